@@ -72,7 +72,7 @@ spec:
         httpGet: {path: /healthz, port: probe}
         {{- toYaml .Values.probes.startup | nindent 8 }}
       readinessProbe:
-        httpGet: {path: /readyz, port: probe}
+        httpGet: {path: /servingz, port: probe}
         {{- toYaml .Values.probes.readiness | nindent 8 }}
       livenessProbe:
         httpGet: {path: /healthz, port: probe}

@@ -79,6 +79,15 @@ impl Fleet {
         Ok(())
     }
 
+    /// Whether the own pod is deleted, or gone already although its processes still run.
+    pub(crate) async fn deletes_own_pod(&self) -> Result<bool, Error> {
+        let found = self.judge("get", self.pods.get_metadata_opt(&self.own.name).await)?;
+        Ok(match found {
+            Some(pod) => pod.metadata.deletion_timestamp.is_some(),
+            None => matches!(self.labels, Labels::Of(_)),
+        })
+    }
+
     /// Another pod of the fleet that goes on.
     pub(crate) async fn others(&mut self) -> Result<Others, Error> {
         self.learn().await?;

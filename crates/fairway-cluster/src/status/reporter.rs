@@ -31,6 +31,10 @@ const FOR_RELEASE: Duration = Duration::from_secs(1);
 /// The pause before the own pod is asked for again.
 const LEARN_AGAIN: Duration = Duration::from_secs(30);
 
+/// What follows where the API does not say whether the pod is deleted.
+const UNKNOWN_DELETION: &str = "it is not known whether this pod is deleted: its probe fails while it drains, and long requests \
+                                over HTTP/3 may be cut";
+
 /// Makes the client, on the thread that uses it.
 pub type Connect = Box<dyn FnOnce() -> Result<Client, kube::Error> + Send>;
 
@@ -181,6 +185,7 @@ struct Parts {
     order: watch::Sender<Order>,
     writer: Option<JoinHandle<()>>,
     others: Vec<JoinHandle<()>>,
+    standing: Standing,
     keeper: Option<JoinHandle<()>>,
     wish: watch::Sender<Wish>,
     election: JoinHandle<()>,
@@ -243,7 +248,7 @@ impl Parts {
             let updates = Updates::new(viewer, LOOK);
             let signals =
                 writer::Signals { updates, addresses, role: role.clone(), order: order.subscribe() };
-            let part = Writer::new(client.clone(), refusals.clone(), standing);
+            let part = Writer::new(client.clone(), refusals.clone(), standing.clone());
             writer = Some(tokio::spawn(part.run(signals)));
             others.push(tokio::spawn(publish::follow(
                 client.clone(),
@@ -255,11 +260,17 @@ impl Parts {
         }
         let fleet = Fleet::new(&client, pod, refusals);
         let election = tokio::spawn(election.run(wishes));
-        Self { fleet, role, order, writer, others, keeper, wish, election }
+        Self { fleet, role, order, writer, others, standing, keeper, wish, election }
     }
 
     async fn wind_down(mut self, end: Instant) -> Option<JoinHandle<()>> {
         let clear_until = end.checked_sub(FOR_RELEASE).unwrap_or(end);
+        match timeout_at(clear_until, self.fleet.deletes_own_pod()).await {
+            Ok(Ok(true)) => self.standing.pod_deleted(),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "{UNKNOWN_DELETION}"),
+            Err(_) => tracing::warn!("{UNKNOWN_DELETION}: the API server does not answer"),
+        }
         if let Some(mut writer) = self.writer.take() {
             if timeout_at(clear_until, self.clear_if_last(&mut writer, clear_until)).await.is_err() {
                 tracing::warn!("the status of Ingresses is not cleared: the time for it has run out");

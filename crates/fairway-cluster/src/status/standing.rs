@@ -21,6 +21,7 @@ struct Shared {
     events: AtomicU64,
     gateways_placed: AtomicBool,
     ticket_keys_known: AtomicBool,
+    pod_is_deleted: AtomicBool,
     contests: Mutex<BTreeMap<StatusOf, Vec<Diagnostic>>>,
     /// What is wrong with the Secret of ticket keys.
     ticket_keys: Mutex<Option<Diagnostic>>,
@@ -98,6 +99,16 @@ impl Standing {
     #[must_use]
     pub fn knows_ticket_keys(&self) -> bool {
         self.0.ticket_keys_known.load(Ordering::Acquire)
+    }
+
+    /// Whether the pod is deleted, as far as the API has said so since this replica was told to stop.
+    #[must_use]
+    pub fn pod_is_deleted(&self) -> bool {
+        self.0.pod_is_deleted.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn pod_deleted(&self) {
+        self.0.pod_is_deleted.store(true, Ordering::Release);
     }
 
     pub(crate) fn ticket_keys_known(&self) {

@@ -88,7 +88,8 @@ impl Pages {
         match (uri.path(), audience) {
             ("/healthz", _) => self.healthz(),
             // The second is what the manifests of NGINX's own controller ask for.
-            ("/readyz" | "/nginx-ready", _) => self.readyz(),
+            ("/readyz" | "/nginx-ready", _) => self.judged(Readiness::is_ready),
+            ("/servingz", _) => self.judged(Readiness::is_serving),
             ("/metrics", _) => self.metrics(audience, pace).await,
             ("/served", _) => self.served(uri.query()),
             ("/config", Audience::Operators) => self.config(),
@@ -118,9 +119,10 @@ impl Pages {
         page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{readiness}\n"))
     }
 
-    fn readyz(&self) -> Response<Body> {
+    /// 200 where the process is what `is_well` asks for.
+    fn judged(&self, is_well: impl FnOnce(&Readiness) -> bool) -> Response<Body> {
         let readiness = (self.readiness)();
-        let status = if readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let status = if is_well(&readiness) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         page(status, TEXT, format!("{readiness}\n"))
     }
 

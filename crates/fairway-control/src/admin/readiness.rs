@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::pipeline::Freshness;
 
-/// The answer of `/readyz`.
+/// The answer of `/readyz` and `/servingz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// The first configuration is being read; what it waits for, when the source says.
@@ -26,7 +26,10 @@ pub enum Readiness {
     /// New requests are refused for want of memory, and have been for 10 s longer than the load explains.
     OutOfMemory,
     /// The process is about to end.
-    Draining,
+    Draining {
+        /// Kubernetes deletes its pod, and so sends it no new connections whatever its probe says.
+        pod_is_deleted: bool,
+    },
 }
 
 impl Readiness {
@@ -44,6 +47,15 @@ impl Readiness {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self, Self::Ready { .. })
+    }
+
+    /// The condition `serving` of an endpoint in a Kubernetes EndpointSlice: traffic is welcome, or is that of a pod that is
+    /// deleted and completes what it has. kube-proxy takes away the UDP flows of endpoints that are not serving, and with
+    /// them the HTTP/3 connections that drain. A container that stops in a pod that stays is not serving: nothing else would keep new
+    /// connections from it.
+    #[must_use]
+    pub(crate) fn is_serving(&self) -> bool {
+        self.is_ready() || matches!(self, Self::Draining { pod_is_deleted: true })
     }
 }
 
@@ -87,7 +99,8 @@ impl fmt::Display for Readiness {
             Self::OutOfMemory => f.write_str(
                 "not ready: above the memory budget for 10 s without a load that explains it",
             ),
-            Self::Draining => f.write_str("not ready: draining"),
+            Self::Draining { pod_is_deleted: false } => f.write_str("not ready: draining"),
+            Self::Draining { pod_is_deleted: true } => f.write_str("not ready: draining, as the pod is deleted"),
         }
     }
 }
@@ -104,7 +117,20 @@ mod tests {
         let stale = Readiness::judge(Some((1, Freshness::Stale)), 1);
         assert!(stale.is_ready() && stale.to_string().contains("stale"));
         assert!(!Readiness::OutOfMemory.is_ready());
-        assert!(!Readiness::Draining.is_ready());
+        assert!(!Readiness::Draining { pod_is_deleted: true }.is_ready());
+    }
+
+    #[test]
+    fn is_serving_while_it_drains_only_in_a_pod_that_is_deleted() {
+        for (readiness, is_serving) in [
+            (Readiness::judge(Some((1, Freshness::Stale)), 1), true),
+            (Readiness::Draining { pod_is_deleted: true }, true),
+            (Readiness::Draining { pod_is_deleted: false }, false),
+            (Readiness::OutOfMemory, false),
+            (Readiness::Loading(None), false),
+        ] {
+            assert_eq!(readiness.is_serving(), is_serving, "{readiness}");
+        }
     }
 
     #[test]
@@ -116,7 +142,7 @@ mod tests {
             (Readiness::OutOfMemory, true),
             (adopting, false),
             (Readiness::Loading(None), false),
-            (Readiness::Draining, false),
+            (Readiness::Draining { pod_is_deleted: true }, false),
         ] {
             assert_eq!(Healthz::Serving.is_well(&readiness), is_well, "{readiness}");
             assert!(Healthz::Alive.is_well(&readiness), "{readiness}");

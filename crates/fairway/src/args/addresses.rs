@@ -29,10 +29,10 @@ pub(crate) struct AddressArgs {
         default_value = "0.0.0.0:8443"
     )]
     pub(crate) https: Vec<SocketAddr>,
-    /// The address of the admin server: /healthz /readyz /metrics /config
+    /// The address of the admin server: /healthz /readyz /servingz /metrics /config
     #[arg(long, env = "FAIRWAY_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:10254")]
     pub(crate) admin: SocketAddr,
-    /// Addresses of a second admin server for probes and scrapes from outside: /healthz /readyz /metrics /served
+    /// Addresses of a second admin server for probes and scrapes from outside: /healthz /readyz /servingz /metrics /served
     #[arg(long, env = "FAIRWAY_PROBE", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) probe: Vec<SocketAddr>,
 }

@@ -181,6 +181,9 @@ impl Condition {
             {
                 Readiness::Loading(Some("the session keys of the other replicas are not read yet".to_owned()))
             }
+            (Readiness::Draining { .. }, Self::Cluster(_, reporting)) => {
+                Readiness::Draining { pod_is_deleted: reporting.pod_is_deleted() }
+            }
             (readiness, _) => readiness,
         }
     }

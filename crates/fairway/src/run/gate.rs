@@ -128,7 +128,7 @@ impl Gate {
 
     pub(super) fn readiness(&self) -> Readiness {
         if self.draining.load(Ordering::Acquire) {
-            return Readiness::Draining;
+            return Readiness::Draining { pod_is_deleted: false };
         }
         let adopted = self.adopted();
         let state = self.lock();

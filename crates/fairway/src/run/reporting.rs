@@ -100,6 +100,11 @@ impl Reporting {
         self.standing.as_ref().is_none_or(Standing::knows_ticket_keys)
     }
 
+    /// Whether the API has said, after the process was told to stop, that its pod is deleted.
+    pub(super) fn pod_is_deleted(&self) -> bool {
+        self.standing.as_ref().is_some_and(Standing::pod_is_deleted)
+    }
+
     /// Another replica shall lead, and the last one takes its addresses away. Blocks for a while; only the first call
     /// does anything, and a second one waits for it, so that the process does not end before the cluster was told.
     pub(super) fn stop(&self) {

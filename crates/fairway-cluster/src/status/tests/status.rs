@@ -217,6 +217,31 @@ async fn status_stays_when_the_replicas_left_cannot_be_known() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replica_that_stops_knows_whether_its_pod_is_deleted() {
+    const OWN: &str = "/api/v1/namespaces/infra/pods/one";
+    let deleted = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let cases: [(&str, bool, &dyn Fn(&World)); 4] = [
+        ("only the container stops", false, &|_| {}),
+        ("the pod is deleted", true, &|world| world.pod("one", &deleted)),
+        ("the pod is gone already", true, &|world| world.api.delete_at(OWN)),
+        ("nobody says", false, &|world| {
+            world.pod("one", &deleted);
+            world.api.fail(Failure::Forbidden, requests("GET", "/pods/one"));
+        }),
+    ];
+    for (case, is_deleted, happen) in cases {
+        let world = World::new();
+        let replica = world.replica("one", &["192.0.2.1"]);
+        pass(1).await;
+        let standing = replica.standing.clone();
+        assert!(!standing.pod_is_deleted(), "{case}");
+        happen(&world);
+        replica.stop(Duration::from_secs(5)).await;
+        assert_eq!(standing.pod_is_deleted(), is_deleted, "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn stopping_takes_its_time_at_most_when_the_api_server_is_silent() {
     let world = World::new();
     world.ingress("web", "fairway");
