@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -50,10 +51,13 @@ struct Replica {
     placed: BTreeMap<ObjectKey, Arc<Placement>>,
     _stop: oneshot::Sender<Duration>,
     task: JoinHandle<Option<JoinHandle<()>>>,
+    cut: Arc<AtomicBool>,
 }
 
+/// As if it were killed: its tasks would release the Lease.
 impl Drop for Replica {
     fn drop(&mut self) {
+        self.cut.store(true, Ordering::Relaxed);
         self.task.abort();
     }
 }
@@ -161,8 +165,9 @@ impl World {
             inlet,
         };
         let (stop, stopped) = oneshot::channel();
+        let cut = Arc::<AtomicBool>::default();
         let setting = Setting {
-            client: client(&self.api, Arc::default()),
+            client: client(&self.api, cut.clone()),
             pod: ObjectKey::new("infra", name),
             election_id: "fairway-leader".into(),
             publish: PublishAddresses::Unset,
@@ -172,7 +177,7 @@ impl World {
             tickets: None,
         };
         let task = tokio::spawn(run(setting, stopped));
-        Replica { standing, outlet, bindings, placed: BTreeMap::new(), _stop: stop, task }
+        Replica { standing, outlet, bindings, placed: BTreeMap::new(), _stop: stop, task, cut }
     }
 
     /// The load balancer gives the Service an address.

@@ -220,7 +220,8 @@ async fn status_stays_when_the_replicas_left_cannot_be_known() {
 async fn a_replica_that_stops_knows_whether_its_pod_is_deleted() {
     const OWN: &str = "/api/v1/namespaces/infra/pods/one";
     let deleted = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
-    let cases: [(&str, bool, &dyn Fn(&World)); 4] = [
+    type Happening<'a> = &'a dyn Fn(&World);
+    let cases: [(&str, bool, Happening<'_>); 4] = [
         ("only the container stops", false, &|_| {}),
         ("the pod is deleted", true, &|world| world.pod("one", &deleted)),
         ("the pod is gone already", true, &|world| world.api.delete_at(OWN)),
