@@ -99,7 +99,7 @@ pub use stream::{ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute};
 pub use template::{RuleLabel, Template, TemplatePart};
 pub use text::{is_layout_control, on_one_line};
 pub use tickets::{Logout, SessionTickets, SharedTicketSecret, TicketSecret};
-pub use tls::{ChosenBy, CipherSuite, HostSuites, TlsVersions};
+pub use tls::{ChosenBy, CipherSuite, HostSuites, KeyExchange, TlsVersions};
 pub use tracing::{Collector, OtlpProtocol, Propagation, SampleRatio, Tracing};
 pub use traffic::{BackendTraffic, ClientTraffic, Ejection};
 pub use value_test::{BlockedClients, ValueTest};

@@ -10,7 +10,7 @@ use crate::default::is_default;
 use crate::introduction::Introduction;
 use crate::log_format::LogFormat;
 use crate::tickets::SessionTickets;
-use crate::tls::TlsVersions;
+use crate::tls::{KeyExchange, TlsVersions};
 use crate::tracing::{Collector, Tracing};
 use crate::value_test::{BlockedClients, ValueTest};
 
@@ -54,7 +54,7 @@ pub struct Settings {
 }
 
 /// The clients' side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DownstreamSettings {
     /// How long an idle keep-alive connection stays open.
     pub idle_timeout: Duration,
@@ -77,6 +77,9 @@ pub struct DownstreamSettings {
     /// The versions of TLS that are spoken.
     #[serde(default)]
     pub tls_versions: TlsVersions,
+    /// The groups in which keys may be exchanged, of which the client prefers one; all where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key_exchange: Vec<KeyExchange>,
     /// Which names the headers of a request may have.
     #[serde(default, skip_serializing_if = "is_default")]
     pub header_names: HeaderNames,
@@ -192,6 +195,7 @@ impl Default for DownstreamSettings {
             http2: Http2Settings::default(),
             http3: Http3Settings::default(),
             tls_versions: TlsVersions::default(),
+            key_exchange: Vec::new(),
             header_names: HeaderNames::default(),
             reject_unknown_names: false,
         }

@@ -14,6 +14,24 @@ pub enum TlsVersions {
     Only13,
 }
 
+/// A group in which keys are exchanged (RFC 8446 §4.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum KeyExchange {
+    /// X25519 together with ML-KEM-768 (draft-ietf-tls-ecdhe-mlkem): whoever records it now cannot read it with a quantum computer later.
+    X25519MlKem768,
+    /// X25519.
+    X25519,
+    /// P-256.
+    Secp256r1,
+    /// P-384.
+    Secp384r1,
+}
+
+impl KeyExchange {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::X25519MlKem768, Self::X25519, Self::Secp256r1, Self::Secp384r1];
+}
+
 /// A cipher suite of TLS 1.2. Those of TLS 1.3 are not chosen one by one, as in OpenSSL's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CipherSuite {

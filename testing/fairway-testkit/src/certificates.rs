@@ -212,8 +212,15 @@ pub fn tls_secret_yaml(namespace: &str, name: &str, certificate: &str, key: &str
 
 /// A client configuration that accepts every certificate, for tests that look at the certificate themselves.
 pub fn trusting_anything() -> ClientConfig {
-    let verifier = Arc::new(TrustAnything(provider()));
-    client_builder(rustls::ALL_VERSIONS)
+    trusting_anything_by(provider())
+}
+
+/// The same with other cryptography.
+pub fn trusting_anything_by(provider: Arc<CryptoProvider>) -> ClientConfig {
+    let verifier = Arc::new(TrustAnything(Arc::clone(&provider)));
+    ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(rustls::ALL_VERSIONS)
+        .expect("the provider speaks TLS 1.2 and 1.3")
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth()

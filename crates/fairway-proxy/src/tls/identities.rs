@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Certificate, CertificateKey, Config, HostPattern, TlsVersions, WildcardSpan};
+use fairway_model::{
+    Certificate, CertificateKey, Config, DownstreamSettings, HostPattern, KeyExchange, TlsVersions,
+    WildcardSpan,
+};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use rustls::ServerConfig;
@@ -62,9 +65,18 @@ pub(crate) struct Identities {
     by_key: OrdMap<CertificateKey, Arc<Identity>>,
     fallback: Arc<ServerConfig>,
     default: Arc<ServerConfig>,
-    /// That clients may speak.
-    versions: TlsVersions,
+    /// What clients may speak.
+    spoken: Spoken,
     tickets: SessionTickets,
+}
+
+/// What of TLS is the same for all certificates.
+#[derive(Clone)]
+struct Spoken {
+    versions: TlsVersions,
+    key_exchange: Vec<KeyExchange>,
+    /// With these groups.
+    provider: Arc<CryptoProvider>,
 }
 
 struct Identity {
@@ -82,13 +94,13 @@ impl ServerTls {
         let unasked = tickets.of_group(Group::UNASKED);
         let fallback = certified(&provider, fallback.chain.iter().map(Vec::as_slice), &fallback.private_key)?;
         let tls = Self { provider, tickets, unasked, fallback };
-        // What holds for one choice of versions holds for all.
-        tls.server_config(&tls.fallback, TlsVersions::Both)?;
+        // What holds for one choice of versions and groups holds for all.
+        tls.server_config(&tls.fallback, &tls.spoken(&DownstreamSettings::default()))?;
         Ok(tls)
     }
 
     /// The certificates of `config`. One that cannot be used is left out and reported; `previous` gives what did not
-    /// change. With other versions of TLS than before, all are made anew.
+    /// change. With other versions of TLS than before, or groups, all are made anew.
     #[must_use]
     pub(crate) fn identities(
         &self,
@@ -98,8 +110,9 @@ impl ServerTls {
         self.tickets.configure(&config.settings.tickets);
         let mut problems = Vec::new();
         let nothing = OrdMap::new();
-        let versions = config.settings.downstream.tls_versions;
-        let previous = previous.filter(|previous| previous.versions == versions);
+        let settings = &config.settings.downstream;
+        let previous = previous.filter(|previous| previous.spoken.is_as(settings));
+        let spoken = previous.map_or_else(|| self.spoken(settings), |previous| previous.spoken.clone());
         let (sources, mut by_key) = previous
             .map_or_else(|| (&nothing, OrdMap::new()), |known| (&known.sources, known.by_key.clone()));
         for change in sources.diff(&config.certificates) {
@@ -110,7 +123,7 @@ impl ServerTls {
                     continue;
                 }
             };
-            match self.identity(source, versions) {
+            match self.identity(source, &spoken) {
                 Ok(identity) => {
                     by_key.insert(key.clone(), Arc::new(identity));
                 }
@@ -119,31 +132,40 @@ impl ServerTls {
         }
         let fallback = previous.map_or_else(
             || {
-                let made = self.server_config(&self.fallback, versions);
-                made.expect("it was made when this began, and versions do not matter")
+                let made = self.server_config(&self.fallback, &spoken);
+                made.expect("it was made when this began, and neither versions nor groups matter")
             },
             |known| Arc::clone(&known.fallback),
         );
         let chosen = config.default_certificate.as_ref().and_then(|key| by_key.get(key));
         let default = Arc::clone(chosen.map_or(&fallback, |identity| &identity.server));
         let (sources, tickets) = (config.certificates.clone(), self.tickets.clone());
-        (Identities { sources, by_key, fallback, default, versions, tickets }, problems)
+        (Identities { sources, by_key, fallback, default, spoken, tickets }, problems)
     }
 
-    fn identity(&self, source: &Arc<Certificate>, versions: TlsVersions) -> Result<Identity, IdentityError> {
+    fn spoken(&self, settings: &DownstreamSettings) -> Spoken {
+        let kx_groups = suites::groups(&settings.key_exchange);
+        Spoken {
+            versions: settings.tls_versions,
+            key_exchange: settings.key_exchange.clone(),
+            provider: Arc::new(CryptoProvider { kx_groups, ..(*self.provider).clone() }),
+        }
+    }
+
+    fn identity(&self, source: &Arc<Certificate>, spoken: &Spoken) -> Result<Identity, IdentityError> {
         let chain = source.chain.iter().map(AsRef::as_ref);
         let certified = certified(&self.provider, chain, source.private_key.der())?;
-        let server = self.server_config(&certified, versions)?;
+        let server = self.server_config(&certified, spoken)?;
         Ok(Identity { server, certified })
     }
 
     fn server_config(
         &self,
         certified: &Arc<CertifiedKey>,
-        versions: TlsVersions,
+        spoken: &Spoken,
     ) -> Result<Arc<ServerConfig>, IdentityError> {
-        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
-            .with_protocol_versions(suites::versions(versions))?
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&spoken.provider))
+            .with_protocol_versions(suites::versions(spoken.versions))?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(certified))));
         config.alpn_protocols = PROTOCOLS.map(|name| name.as_bytes().to_vec()).into();
@@ -151,6 +173,12 @@ impl ServerTls {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = TICKETS;
         Ok(Arc::new(config))
+    }
+}
+
+impl Spoken {
+    fn is_as(&self, settings: &DownstreamSettings) -> bool {
+        self.versions == settings.tls_versions && self.key_exchange == settings.key_exchange
     }
 }
 
@@ -170,7 +198,7 @@ impl Identities {
     /// The versions of TLS that clients may speak.
     #[must_use]
     pub(crate) fn versions(&self) -> TlsVersions {
-        self.versions
+        self.spoken.versions
     }
 
     /// Of several that can be used, the first that names exactly `name`, else the first with a wildcard for it, else the

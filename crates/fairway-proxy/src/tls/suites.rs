@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use fairway_model::{ChosenBy, CipherSuite, ClientDemand, HostSuites, TlsVersions};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, ring};
+use fairway_model::{ChosenBy, CipherSuite, ClientDemand, HostSuites, KeyExchange, TlsVersions};
+use rustls::crypto::aws_lc_rs::kx_group;
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs, ring};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 use rustls::{Error, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
@@ -22,6 +23,18 @@ pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
         provider.cipher_suites.iter_mut().for_each(|suite| *suite = of_ring(*suite));
     }
     provider
+}
+
+/// In which keys may be exchanged with clients. Of those that both have rustls takes the one that the client prefers.
+pub(crate) fn groups(allowed: &[KeyExchange]) -> Vec<&'static dyn SupportedKxGroup> {
+    let allowed = if allowed.is_empty() { &KeyExchange::ALL } else { allowed };
+    let group = |allowed: &KeyExchange| match allowed {
+        KeyExchange::X25519MlKem768 => kx_group::X25519MLKEM768,
+        KeyExchange::X25519 => kx_group::X25519,
+        KeyExchange::Secp256r1 => kx_group::SECP256R1,
+        KeyExchange::Secp384r1 => kx_group::SECP384R1,
+    };
+    allowed.iter().map(group).collect()
 }
 
 /// On CPUs with VAES for AVX2 but not for AVX-512, as AMD's Zen 3, AES-GCM of AWS-LC uses neither, and that of ring takes half of the
@@ -86,7 +99,10 @@ pub(crate) fn for_host(
     tickets: &SessionTickets,
 ) -> Result<ServerConfig, Error> {
     let provider = match suites {
-        Some(suites) => Arc::new(provider(&suites.offered)),
+        Some(suites) => {
+            let kx_groups = config.crypto_provider().kx_groups.clone();
+            Arc::new(CryptoProvider { kx_groups, ..provider(&suites.offered) })
+        }
         None => Arc::clone(config.crypto_provider()),
     };
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions(spoken))?;

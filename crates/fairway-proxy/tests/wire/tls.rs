@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    Certificate, ChosenBy, CipherSuite, HostPattern, HostSuites, PrivateKey, SubjectName, TlsVersions,
-    TrustedRoots, UpstreamTls, UpstreamVerification, WildcardSpan,
+    Certificate, ChosenBy, CipherSuite, HostPattern, HostSuites, KeyExchange, PrivateKey, SubjectName,
+    TlsVersions, TrustedRoots, UpstreamTls, UpstreamVerification, WildcardSpan,
 };
 use fairway_proxy::RecordedQuery;
-use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
+use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything, trusting_anything_by};
 use fairway_testkit::client::{TlsOffer, TlsOutcome};
 use fairway_testkit::wait::PATIENCE;
 use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request, eventually};
+use rustls::NamedGroup;
 use rustls::version::{TLS12, TLS13};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -415,6 +416,39 @@ async fn a_version_that_is_not_wanted_is_refused_from_the_next_handshake_on() {
                 Client::connect_tls(proxy.https, &TlsOffer::new(config, "elsewhere.org")).await.unwrap();
             let version = unnamed.tls().unwrap().version;
             assert_eq!(version == TLS12.version, versions == TlsVersions::Only12, "of the fallback");
+        }
+    }
+}
+
+#[tokio::test]
+async fn keys_are_exchanged_in_a_group_that_is_allowed_and_that_the_client_prefers() {
+    use KeyExchange::{Secp384r1, X25519, X25519MlKem768};
+    let (backend, authority) = (echo().await, Authority::new("test"));
+    let leaf = authority.leaf(&["a.example.com"]);
+    // As rustls has it by default, and as browsers do.
+    let later = trusting_anything();
+    let mut provider = (**later.crypto_provider()).clone();
+    provider.kx_groups.rotate_right(1);
+    assert_eq!(provider.kx_groups[0].name(), NamedGroup::X25519MLKEM768);
+    let [first, later] =
+        [trusting_anything_by(provider.into()), later].map(|config| TlsOffer::new(config, "a.example.com"));
+    for suites in [None, Some(HostSuites { offered: Vec::new(), chosen_by: ChosenBy::Server })] {
+        let mut setup = Setup::to(&[backend.address()]);
+        setup.hosts = vec![(exact("a.example.com"), certificate("default/one", &leaf))];
+        setup.suites = suites;
+        let mut proxy = setup.start();
+        for (allowed, of_first, of_later) in [
+            (vec![], NamedGroup::X25519MLKEM768, NamedGroup::X25519),
+            (vec![X25519], NamedGroup::X25519, NamedGroup::X25519),
+            (vec![X25519MlKem768], NamedGroup::X25519MLKEM768, NamedGroup::X25519MLKEM768),
+            (vec![Secp384r1, X25519MlKem768], NamedGroup::X25519MLKEM768, NamedGroup::secp384r1),
+        ] {
+            let settings = setup.clone().settings(|it| it.downstream.key_exchange.clone_from(&allowed));
+            proxy.publish(&settings).await;
+            for (offer, group) in [(&first, of_first), (&later, of_later)] {
+                let client = Client::connect_tls(proxy.https, offer).await.unwrap();
+                assert_eq!(client.tls().unwrap().group, Some(group), "{allowed:?}");
+            }
         }
     }
 }

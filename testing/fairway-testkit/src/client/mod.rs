@@ -67,6 +67,8 @@ pub struct TlsOutcome {
     pub chain: Vec<CertificateDer<'static>>,
     /// Whether a session was resumed.
     pub resumed: bool,
+    /// In which group keys were exchanged.
+    pub group: Option<rustls::NamedGroup>,
 }
 
 impl Client {
@@ -111,6 +113,7 @@ impl Client {
                 .map(|c| c.clone().into_owned())
                 .collect(),
             resumed: session.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
+            group: session.negotiated_key_exchange_group().map(|group| group.name()),
         })
     }
 

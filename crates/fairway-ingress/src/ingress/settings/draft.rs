@@ -81,7 +81,7 @@ impl<'a> Draft<'a> {
         Self {
             options,
             settings: Settings {
-                downstream: options.clients.downstream,
+                downstream: options.clients.downstream.clone(),
                 streams: StreamSettings { datagrams: options.clients.datagrams, ..StreamSettings::default() },
                 ..Settings::default()
             },

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{AccessLog, Balancing, ForwardedPath, TlsVersions};
+use fairway_model::{AccessLog, Balancing, ForwardedPath, KeyExchange, TlsVersions};
 use fairway_objects::annotations::text::{self, bytes, switch};
 use fairway_objects::options::ProxySenders;
 use ipnet::IpNet;
@@ -269,8 +269,10 @@ impl Draft<'_> {
         if let Some(name) = name.strip_prefix("global-auth-") {
             return self.global_auth.read(name, value);
         }
-        if name == "ssl-protocols" {
-            return self.versions(value);
+        match name {
+            "ssl-protocols" => return self.versions(value),
+            "ssl-ecdh-curve" => return self.groups(value),
+            _ => {}
         }
         let read = self.log_format.read(name, value).or_else(|| self.headers.read(name, value));
         let read = read.or_else(|| tickets::read(&mut self.settings.tickets, name, value));
@@ -352,6 +354,36 @@ impl Draft<'_> {
                 "only TLS 1.2 and 1.3 can be spoken",
                 "both are spoken in place of the versions that it names",
             )),
+        }
+    }
+
+    /// `ssl-ecdh-curve`: `auto`, or names that OpenSSL has for groups.
+    fn groups(&mut self, value: &str) -> Result<(), KeyProblem> {
+        let mut groups = Vec::new();
+        let mut has_others = false;
+        for name in value.split(':').map(str::trim).filter(|name| !name.is_empty() && *name != "auto") {
+            let group = match &*name.to_ascii_lowercase() {
+                "x25519mlkem768" => KeyExchange::X25519MlKem768,
+                "x25519" => KeyExchange::X25519,
+                "prime256v1" | "secp256r1" | "p-256" => KeyExchange::Secp256r1,
+                "secp384r1" | "p-384" => KeyExchange::Secp384r1,
+                _ => {
+                    has_others = true;
+                    continue;
+                }
+            };
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        let without =
+            if groups.is_empty() { "all of these are used" } else { "the others that it names are used" };
+        self.settings.downstream.key_exchange = groups;
+        match has_others {
+            false => Ok(()),
+            true => {
+                Err(KeyProblem::Lost("keys are exchanged by X25519MLKEM768, X25519, P-256 or P-384", without))
+            }
         }
     }
 

@@ -85,8 +85,8 @@ const GROUPS: &[Group] = &[
         NOT_NEEDED,
     ),
     needless(
-        &["ssl-dh-param", "ssl-dhparam-file", "ssl-ecdh-curve"],
-        "keys are exchanged by X25519, P-256 or P-384",
+        &["ssl-dh-param", "ssl-dhparam-file"],
+        "keys are exchanged by X25519MLKEM768, X25519, P-256 or P-384",
         NO_EFFECT,
     ),
     lost(
