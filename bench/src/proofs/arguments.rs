@@ -54,6 +54,9 @@ pub(crate) struct ChurnArguments {
     /// Milliseconds between two changes of the endpoints.
     #[arg(long, default_value = "300", value_parser = milliseconds)]
     pub(crate) every: Duration,
+    /// The endpoints that come and go are all that the proxy's zone has, which it prefers; otherwise the oldest ones leave.
+    #[arg(long)]
+    pub(crate) zone: bool,
     #[command(flatten)]
     pub(crate) place: Paths,
 }

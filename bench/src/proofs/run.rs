@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairway_testkit::proof::churn::{Churn, Churned};
+use fairway_testkit::proof::churn::{Churn, Churned, Swing};
 use fairway_testkit::proof::delays::Delays;
 use fairway_testkit::proof::kill::{ClientView, Cut};
 use fairway_testkit::proof::routes::{self, Kind, Routes, Shape, Source};
@@ -34,7 +34,8 @@ pub(crate) fn churn(arguments: &ChurnArguments) -> anyhow::Result<()> {
         posts: arguments.posts,
         fresh: arguments.fresh,
     };
-    let churn = Churn { binary: binary.clone(), load, every: arguments.every };
+    let swing = if arguments.zone { Swing::Zone } else { Swing::Oldest };
+    let churn = Churn { binary: binary.clone(), load, every: arguments.every, swing };
     let mut runs = Vec::new();
     for scheme in schemes {
         let progress = Progress::default();

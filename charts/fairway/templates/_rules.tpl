@@ -101,7 +101,7 @@
   resources: [namespaces]
   verbs: [get, list, watch]
 {{- end }}
-{{- if and .Values.status.enabled .Values.status.publishNodes (not .Values.status.publishAddresses) }}
+{{- if or .Values.zones.enabled (and .Values.status.enabled .Values.status.publishNodes (not .Values.status.publishAddresses)) }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get]

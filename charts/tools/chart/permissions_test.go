@@ -34,6 +34,10 @@ func TestPermissionsAreExactlyThese(t *testing.T) {
 				"a" + secrets, "conf configmaps[set] get list watch", "lb services[out] get list watch",
 			}},
 		},
+		"no zones": {
+			[]string{`zones.enabled=false`},
+			[][]string{own[:1], own[2:], watched("*"), {"*" + secrets}},
+		},
 		"no Secrets": {[]string{`rbac.secretNamespaces=[]`}, [][]string{own, watched("*")}},
 		"namespaces by label": {
 			[]string{`watch.namespaceSelector="a=b"`},
@@ -60,7 +64,7 @@ func TestPermissionsAreExactlyThese(t *testing.T) {
 		},
 		"Gateway API in shadow mode": {
 			[]string{`gatewayApi.enabled=true`, `status.enabled=false`},
-			[][]string{own[:2], classes[:2], slices.DeleteFunc(slices.Concat(watched("*"), gateways("*")), func(rule string) bool {
+			[][]string{own[:3], classes[:2], slices.DeleteFunc(slices.Concat(watched("*"), gateways("*")), func(rule string) bool {
 				return strings.Contains(rule, "status") || strings.Contains(rule, "events") ||
 					strings.Contains(rule, "create")
 			}), {"*" + secrets}},
@@ -77,7 +81,7 @@ func TestPermissionsAreExactlyThese(t *testing.T) {
 		},
 		"shadow mode": {
 			[]string{`status.enabled=false`},
-			[][]string{own[:2], slices.DeleteFunc(watched("*"), func(rule string) bool {
+			[][]string{own[:3], slices.DeleteFunc(watched("*"), func(rule string) bool {
 				return strings.Contains(rule, "status") || strings.Contains(rule, "events")
 			}), {"*" + secrets}},
 		},
@@ -165,6 +169,7 @@ var classes = []string{
 
 var own = []string{
 	"* networking.k8s.io/ingressclasses get list watch",
+	"* nodes get",
 	"edge pods get list",
 	"edge coordination.k8s.io/leases create",
 	"edge coordination.k8s.io/leases[fairway] get update patch",

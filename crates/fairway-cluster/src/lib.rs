@@ -3,7 +3,7 @@
 //! [`source`] watches the objects and tells the pipeline of `fairway-control` what changed; [`status`] tells the cluster what became
 //! of its objects, and makes what Gateways need; [`webhook`] says whether a new object would do; [`fleet`] asks the other
 //! replicas with the credentials of a user, [`replicas`] those of the own fleet; [`pods`] finds and reaches the pods of a fleet from
-//! outside.
+//! outside; [`zone_of`] says in which zone a node is.
 
 pub mod fleet;
 pub mod pods;
@@ -14,6 +14,7 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 pub mod webhook;
+mod zone;
 
 pub use replicas::{OtherReplicas, Replicas};
 pub use source::Cluster;
@@ -21,3 +22,4 @@ pub use status::{
     NodeAddresses, PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode, TicketDuties,
 };
 pub use webhook::Webhook;
+pub use zone::{ZoneError, zone_of};

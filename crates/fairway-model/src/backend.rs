@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::certificate::CertificateKey;
 use crate::default::is_default;
 use crate::origin::Origin;
+use crate::place::Place;
 use crate::tls::{CipherSuite, TlsVersions};
 use crate::traffic::BackendTraffic;
 
@@ -70,6 +71,17 @@ pub struct Endpoint {
     /// The pod, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
+    /// Where it runs, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Arc<Place>>,
+}
+
+impl Endpoint {
+    /// One of which nothing else is known.
+    #[must_use]
+    pub const fn at(address: SocketAddr) -> Self {
+        Self { address, name: None, place: None }
+    }
 }
 
 /// What is spoken to the endpoints.

@@ -33,6 +33,7 @@ mod log_format;
 mod matches;
 mod origin;
 mod phases;
+mod place;
 mod policy;
 pub mod redaction;
 mod redirect;
@@ -84,6 +85,7 @@ pub use log_format::{Escape, LogFormat, LogFormatError, Piece, ReadFormat, Varia
 pub use matches::{FieldMatch, Match, PathMatch, TextMatch};
 pub use origin::{Origin, SourceLine};
 pub use phases::{AnswerBounds, Answers, Phases, RealIp, RouteFilters, Step};
+pub use place::{Location, Nearness, Place, TrafficDistribution};
 pub use policy::{ForwardedPath, Policy, Retry, RetryBy, Timeouts};
 pub use redaction::{shown_url, without_userinfo};
 pub use redirect::{HttpsRedirect, Redirect, RedirectTarget};

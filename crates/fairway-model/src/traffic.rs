@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::introduction::Introduction;
+use crate::place::TrafficDistribution;
 use crate::policy::Retry;
 use crate::settings::{ForwardedTrust, HeaderNames};
 use crate::tracing::Tracing;
@@ -80,6 +81,9 @@ pub struct BackendTraffic {
     /// How long a connect may take before another endpoint is tried as well; zero never does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hedge: Option<Duration>,
+    /// Which endpoints are preferred; as the hints of their EndpointSlices say where this is `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<TrafficDistribution>,
 }
 
 /// When an endpoint that fails is not used for a time (passive outlier ejection).
@@ -100,7 +104,7 @@ pub enum Ejection {
 }
 
 static AS_EVERYWHERE: BackendTraffic =
-    BackendTraffic { retry: None, ejection: None, in_flight: None, hedge: None };
+    BackendTraffic { retry: None, ejection: None, in_flight: None, hedge: None, distribution: None };
 
 impl BackendTraffic {
     /// As a backend keeps it: nothing where all is as everywhere, which most backends are.

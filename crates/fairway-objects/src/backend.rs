@@ -180,6 +180,12 @@ impl BackendRef {
         self
     }
 
+    /// How its endpoints are used, and which of them are preferred.
+    fn traffic(&self) -> Option<Arc<BackendTraffic>> {
+        let distribution @ Some(_) = self.balance.distribution else { return self.traffic.clone() };
+        BackendTraffic { distribution, ..*BackendTraffic::of(self.traffic.as_ref()) }.kept()
+    }
+
     /// The same with another address.
     pub fn via(mut self, via: Via) -> Self {
         if via == Via::ClusterAddress {
@@ -328,7 +334,7 @@ fn build_of_pool(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend,
         tls: reference.transport.tls(key).map(Arc::new),
         balancing: reference.balance.balancing,
         session: reference.balance.session(&reference.tag()),
-        traffic: reference.traffic.clone(),
+        traffic: reference.traffic(),
     };
     Some((backend, diagnostics))
 }
@@ -351,7 +357,7 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
             endpoints::of_service(&reference.service, &port, inputs, &mut diagnostics)
         }
         Target::Pool => return None,
-        Target::Cluster(address) => vec![Endpoint { address, name: None }],
+        Target::Cluster(address) => vec![Endpoint::at(address)],
         Target::External(name) => {
             let by_service = origin.at("spec.externalName");
             let place = if service.is_some() { &by_service } else { &origin };
@@ -390,7 +396,7 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
         tls: reference.transport.tls(&reference.service).map(Arc::new),
         balancing: reference.balance.balancing,
         session: reference.balance.session(&reference.tag()),
-        traffic: reference.traffic.clone(),
+        traffic: reference.traffic(),
     };
     Some((backend, diagnostics))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fairway_model::{
     Balancing, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionStart, Stickiness,
-    StickyFailure,
+    StickyFailure, TrafficDistribution,
 };
 
 /// Who gets a request.
@@ -15,9 +15,18 @@ pub struct Balance {
     pub balancing: Balancing,
     /// What requests have in common that belong to the same endpoint.
     pub hash: Option<Arc<HashBy>>,
+    /// Which endpoints are preferred, where that is not as the hints of their EndpointSlices say.
+    pub distribution: Option<TrafficDistribution>,
     /// The cookie of sessions, which counts for more. It names no backend yet.
     pub cookie: Option<Arc<SessionCookie>>,
 }
+
+/// The values of `trafficDistribution`, which are those of a Service but for the last.
+pub const DISTRIBUTIONS: [(&str, TrafficDistribution); 3] = [
+    ("PreferSameZone", TrafficDistribution::PreferSameZone),
+    ("PreferSameNode", TrafficDistribution::PreferSameNode),
+    ("Any", TrafficDistribution::Any),
+];
 
 /// What requests have in common, as it was written and as it is meant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +39,7 @@ pub struct HashBy {
 
 impl Default for Balance {
     fn default() -> Self {
-        Self { balancing: Balancing::RoundRobin, hash: None, cookie: None }
+        Self { balancing: Balancing::RoundRobin, hash: None, distribution: None, cookie: None }
     }
 }
 
@@ -43,6 +52,12 @@ impl Balance {
             Balancing::LeastRequests => ";least-requests".to_owned(),
             Balancing::Random => ";random".to_owned(),
         };
+        suffix.push_str(match self.distribution {
+            None => "",
+            Some(TrafficDistribution::PreferSameZone) => ";same-zone",
+            Some(TrafficDistribution::PreferSameNode) => ";same-node",
+            Some(TrafficDistribution::Any) => ";any-zone",
+        });
         if let Some(cookie) = &self.cookie {
             write_cookie(&mut suffix, cookie);
         } else if let Some(HashBy { text, hash }) = self.hash.as_deref() {

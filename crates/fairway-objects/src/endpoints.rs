@@ -25,7 +25,7 @@ pub struct PortChoice {
     pub protocol: PortProtocol,
 }
 
-type Addresses = BTreeMap<SocketAddr, Option<Arc<str>>>;
+type Addresses = BTreeMap<SocketAddr, Endpoint>;
 
 /// The endpoints of a Service's port, of all its slices, each address once, in order of address.
 pub(crate) fn of_service(
@@ -37,7 +37,8 @@ pub(crate) fn of_service(
     let (mut ready, mut last_resort) = (Addresses::new(), Addresses::new());
     for (key, slice) in inputs.resources.slices_of(service) {
         let numbers = numbers(&slice.object, port);
-        for SliceAddress { endpoint, condition, address, pod } in &slice.object.addresses {
+        for entry in &slice.object.addresses {
+            let SliceAddress { endpoint, condition, address, .. } = entry;
             let into = match condition {
                 Condition::Ready => &mut ready,
                 Condition::LastResort => &mut last_resort,
@@ -48,7 +49,7 @@ pub(crate) fn of_service(
                 Err(text) => Err((text.to_string(), NO_ADDRESS.to_owned())),
             };
             match judged {
-                Ok(ip) => add(into, ip, &numbers, pod.as_ref()),
+                Ok(ip) => add(into, ip, &numbers, entry),
                 Err((text, problem)) => {
                     let field = format!("endpoints[{endpoint}].addresses");
                     let origin = slice.origin(Kind::EndpointSlice, key, &field);
@@ -60,14 +61,16 @@ pub(crate) fn of_service(
         }
     }
     let used = if ready.is_empty() { last_resort } else { ready };
-    let mut endpoints: Vec<_> = used.into_iter().map(|(address, name)| Endpoint { address, name }).collect();
+    let mut endpoints: Vec<_> = used.into_values().collect();
     endpoints.shrink_to_fit();
     endpoints
 }
 
-fn add(into: &mut Addresses, ip: IpAddr, numbers: &[u16], pod: Option<&Arc<str>>) {
+fn add(into: &mut Addresses, ip: IpAddr, numbers: &[u16], entry: &SliceAddress) {
     for number in numbers {
-        into.entry(SocketAddr::new(ip, *number)).or_insert_with(|| pod.cloned());
+        let address = SocketAddr::new(ip, *number);
+        let endpoint = || Endpoint { address, name: entry.pod.clone(), place: entry.place.clone() };
+        into.entry(address).or_insert_with(endpoint);
     }
 }
 

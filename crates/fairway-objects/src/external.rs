@@ -98,7 +98,7 @@ pub(crate) fn endpoints(
     let found = found.map(|(severity, problem, consequence)| {
         Diagnostic::new(severity, REFUSED, origin.clone()).because(problem, consequence)
     });
-    let endpoint = |ip| Endpoint { address: SocketAddr::new(ip, port), name: None };
+    let endpoint = |ip| Endpoint::at(SocketAddr::new(ip, port));
     (addresses.into_iter().map(endpoint).collect(), found)
 }
 

@@ -45,5 +45,5 @@ pub(crate) fn endpoints_of(
             }
         }
     }
-    found.into_iter().map(|(address, name)| Endpoint { address, name: Some(name) }).collect()
+    found.into_iter().map(|(address, name)| Endpoint { name: Some(name), ..Endpoint::at(address) }).collect()
 }

@@ -4,9 +4,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use fairway_model::Place;
 use k8s_openapi::api::discovery::v1::{self, EndpointConditions, EndpointHints, EndpointPort};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{NamespaceResourceScope, Resource};
@@ -19,9 +21,14 @@ use crate::shared::{self, Recent};
 /// The label of an EndpointSlice with the name of its Service (EndpointSlice API reference).
 pub const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
+/// Places that a thread remembers: as many as there are nodes, in most clusters.
+const PLACES: usize = 256;
+
 thread_local! {
     /// The ports of the slices that were read last.
     static PORTS: RefCell<Recent<[EndpointPort]>> = const { RefCell::new(Recent::new()) };
+    /// Where the endpoints are that were read last, each where its hash says: those of a node share one.
+    static KNOWN_PLACES: RefCell<[Option<Arc<Place>>; PLACES]> = const { RefCell::new([const { None }; PLACES]) };
 }
 
 /// What is kept of an EndpointSlice.
@@ -49,6 +56,8 @@ pub struct SliceAddress {
     pub address: Result<IpAddr, Box<str>>,
     /// The pod, where it is known.
     pub pod: Option<Arc<str>>,
+    /// Where it runs, where that is known.
+    pub place: Option<Arc<Place>>,
 }
 
 /// Whether an endpoint may get requests.
@@ -131,8 +140,14 @@ impl<'de> Visitor<'de> for Addresses {
             let Some(endpoint) = endpoints.next_element::<EndpointForm>()? else { break };
             let condition = condition(&endpoint.conditions.unwrap_or_default());
             let pod = endpoint.target_ref.and_then(|target| target.name).map(|Pod(name)| name);
-            let address =
-                |Address(address)| SliceAddress { endpoint: number, condition, address, pod: pod.clone() };
+            let place = place(endpoint.zone, endpoint.node_name, endpoint.hints.unwrap_or_default());
+            let address = |Address(address)| SliceAddress {
+                endpoint: number,
+                condition,
+                address,
+                pod: pod.clone(),
+                place: place.clone(),
+            };
             self.0.extend(endpoint.addresses.into_iter().flatten().map(address));
         }
         Ok(self)
@@ -149,9 +164,9 @@ struct EndpointForm {
     deprecated_topology: Option<BTreeMap<AnyText, AnyText>>,
     hints: Option<EndpointHints>,
     hostname: Option<AnyText>,
-    node_name: Option<AnyText>,
+    node_name: Option<SharedText>,
     target_ref: Option<TargetForm>,
-    zone: Option<AnyText>,
+    zone: Option<SharedText>,
 }
 
 #[derive(Deserialize)]
@@ -174,6 +189,8 @@ struct AnyText;
 struct Address(Result<IpAddr, Box<str>>);
 
 struct Pod(Arc<str>);
+
+struct SharedText(Arc<str>);
 
 /// Reads a text without a copy of its own.
 struct Text<T>(fn(&str) -> T);
@@ -208,6 +225,32 @@ impl<'de> Deserialize<'de> for Pod {
     }
 }
 
+impl<'de> Deserialize<'de> for SharedText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Text(|text| Self(shared::text(text))))
+    }
+}
+
+/// Where an endpoint runs and which clients it is meant for, where anything of it is known.
+fn place(zone: Option<SharedText>, node: Option<SharedText>, hints: EndpointHints) -> Option<Arc<Place>> {
+    let text = |text: Option<SharedText>| text.map(|SharedText(text)| text).filter(|text| !text.is_empty());
+    let place = Place {
+        zone: text(zone),
+        node: text(node),
+        for_zones: hints.for_zones.into_iter().flatten().map(|zone| shared::text(&zone.name)).collect(),
+        for_nodes: hints.for_nodes.into_iter().flatten().map(|node| shared::text(&node.name)).collect(),
+    };
+    if place == Place::default() {
+        return None;
+    }
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&place);
+    let at = usize::try_from(hash % PLACES as u64).unwrap_or_default();
+    KNOWN_PLACES.with_borrow_mut(|known| match &mut known[at] {
+        Some(known) if **known == place => Some(Arc::clone(known)),
+        other => Some(Arc::clone(other.insert(Arc::new(place)))),
+    })
+}
+
 /// EndpointSlice API, `EndpointConditions`: nil `ready` and nil `serving` count as true.
 fn condition(conditions: &EndpointConditions) -> Condition {
     let EndpointConditions { ready, serving, terminating } = *conditions;
@@ -226,7 +269,28 @@ mod tests {
 
     #[test]
     fn an_address_is_kept_in_few_bytes() {
-        assert!(size_of::<SliceAddress>() <= 48, "{}", size_of::<SliceAddress>());
+        assert!(size_of::<SliceAddress>() <= 56, "{}", size_of::<SliceAddress>());
+    }
+
+    #[test]
+    fn endpoints_of_a_node_share_what_is_known_of_its_place() {
+        let endpoint = |address: &str| {
+            let hints = serde_json::json!({ "forZones": [{ "name": "a" }], "forNodes": [{ "name": "n1" }] });
+            serde_json::json!({ "addresses": [address], "zone": "a", "nodeName": "n1", "hints": hints })
+        };
+        let nowhere = serde_json::json!({ "addresses": ["10.0.0.3"], "zone": "", "hints": {} });
+        let slice: EndpointSlice = serde_json::from_value(serde_json::json!({
+            "metadata": { "namespace": "shop", "name": "web-1" }, "addressType": "IPv4",
+            "endpoints": [endpoint("10.0.0.1"), endpoint("10.0.0.2"), nowhere],
+        }))
+        .expect("an EndpointSlice");
+        let [one, two, three] = &*slice.addresses else { panic!("{slice:?}") };
+        let (one, two) = (one.place.as_ref().expect("known"), two.place.as_ref().expect("known"));
+        assert!(Arc::ptr_eq(one, two));
+        let names = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect::<Vec<Arc<str>>>();
+        let (zone, node) = (Some("a".into()), Some("n1".into()));
+        assert_eq!(**one, Place { zone, node, for_zones: names(&["a"]), for_nodes: names(&["n1"]) });
+        assert_eq!(three.place, None);
     }
 
     #[test]

@@ -174,6 +174,7 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
         target_refs: targets(),
         load_balancing: Some(LoadBalancing {
             algorithm: text("Random"),
+            traffic_distribution: text("PreferSameZone"),
             hash: vec![HashPart { type_: "Header".into(), name: text("x") }],
         }),
         session_cookie: Some(SessionCookie {

@@ -128,6 +128,7 @@ fn options() -> Result<ProxyOptions, Failure> {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),
         },
+        location: fairway_model::Location::default(),
         return_memory: |_| {},
     })
 }
@@ -160,7 +161,7 @@ fn put_backend(config: &mut Config, number: usize, endpoints: &[SocketAddr]) {
         key: key(number),
         origin: Origin::object("Service", "default", &host(number)),
         service: ServiceName { namespace: "default".into(), name: host(number).into(), port: "80".into() },
-        endpoints: endpoints.iter().map(|address| Endpoint { address: *address, name: None }).collect(),
+        endpoints: endpoints.iter().map(|address| Endpoint::at(*address)).collect(),
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,

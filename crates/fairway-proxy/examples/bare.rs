@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),
         },
+        location: fairway_model::Location::default(),
         return_memory: |_| {},
     };
     let compiled = fairway_routing::compile(&config(*listen, endpoints), None);
@@ -50,7 +51,7 @@ fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
         key: "bare".into(),
         origin: Origin::object("Service", "default", "bare"),
         service: ServiceName { namespace: "default".into(), name: "bare".into(), port: "80".into() },
-        endpoints: endpoints.iter().map(|address| Endpoint { address: *address, name: None }).collect(),
+        endpoints: endpoints.iter().map(|address| Endpoint::at(*address)).collect(),
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_http::HeadLimits;
-use fairway_model::Tracing;
+use fairway_model::{Location, Tracing};
 use fairway_net::memory::{MemoryBudget, ReturnMemory};
 use fairway_net::output::OutputCopies;
 use ipnet::IpNet;
@@ -40,6 +40,8 @@ pub struct ProxyOptions {
     pub drain: DrainOptions,
     /// For TLS clients that name no host with a certificate, where the configuration has no default certificate.
     pub fallback_certificate: SelfSigned,
+    /// Where the process runs: endpoints near it are preferred, as their backends say.
+    pub location: Location,
     /// What clients resume their TLS sessions with.
     pub tickets: SessionTickets,
     /// Sessions that providers have ended.

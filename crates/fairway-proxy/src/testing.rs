@@ -307,7 +307,7 @@ impl Stage {
         let mut config = ruled(endpoints, edit);
         for (name, number) in [("a", 100), ("b", 101), ("c", 102)] {
             let one = config.backends.values().next().expect("one backend");
-            let endpoints = vec![Endpoint { address: endpoint(number), name: None }];
+            let endpoints = vec![Endpoint::at(endpoint(number))];
             let backend = Backend { key: name.into(), endpoints, ..Backend::clone(one) };
             config.backends.insert(backend.key.clone(), Arc::new(backend));
         }
@@ -654,6 +654,7 @@ pub(crate) fn options() -> ProxyOptions {
             chain: leaf.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: leaf.key_der.secret_pkcs8_der().to_vec(),
         },
+        location: fairway_model::Location::default(),
         return_memory: |_| {},
     }
 }
@@ -664,7 +665,7 @@ fn config(endpoints: usize, policy: Policy, settings: Settings) -> Config {
         key: "backend".into(),
         origin: Origin::object("Service", "default", "backend"),
         service: ServiceName::default(),
-        endpoints: numbers.map(|number| Endpoint { address: endpoint(number), name: None }).collect(),
+        endpoints: numbers.map(|number| Endpoint::at(endpoint(number))).collect(),
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,

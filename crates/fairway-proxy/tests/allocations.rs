@@ -21,7 +21,8 @@ use fairway_model::{
     ClaimHeader, ClaimMatch, ClientTraffic, Config, CredentialLocation, Decision, Ejection, Endpoint, Guard,
     HostPattern, JwtAuth, JwtIssuer, JwtKeys, Listener, ListenerProtocol, Origin, Phases, Propagation, Retry,
     SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness,
-    StickyFailure, StreamKey, StreamPolicy, StreamRoute, Tracing, VirtualHost, WeightedBackend,
+    StickyFailure, StreamKey, StreamPolicy, StreamRoute, Tracing, TrafficDistribution, VirtualHost,
+    WeightedBackend,
 };
 use fairway_testkit::tokens::{Signer, published};
 use serde_json::json;
@@ -237,7 +238,7 @@ fn an_adoption_allocates_nothing_for_backends_that_stay() {
     let mut config = setup.config();
     let put = |config: &mut Config, number: usize, port: u16| {
         let key = BackendKey::from(&*format!("backend-{number}"));
-        let endpoints = vec![Endpoint { address: ([192, 0, 2, 1], port).into(), name: None }];
+        let endpoints = vec![Endpoint::at(([192, 0, 2, 1], port).into())];
         let model = config.backends[&BackendKey::from("backend")].as_ref();
         let backend = Backend { key: key.clone(), endpoints, ..Backend::clone(model) };
         config.backends.insert(key, Arc::new(backend));
@@ -360,6 +361,7 @@ fn traffic_of_its_own_allocates_nothing() {
             ejection: Some(Ejection::After { failures, first, longest }),
             in_flight: NonZeroU32::new(1),
             hedge: Some(Duration::ZERO),
+            distribution: Some(TrafficDistribution::PreferSameZone),
         };
         backend.traffic = traffic.kept();
         config.backends.insert(backend.key.clone(), Arc::new(backend));

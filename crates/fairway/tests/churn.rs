@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fairway_testkit::proof::changes::visible;
-use fairway_testkit::proof::churn::{Churn, Churned};
+use fairway_testkit::proof::churn::{Churn, Churned, Swing};
 use fairway_testkit::proof::kill::{ClientView, cut_answers};
 use fairway_testkit::proof::site::Scheme;
 use fairway_testkit::proof::steadiness::steady;
@@ -14,9 +14,9 @@ use fairway_testkit::proof::traffic::{Load, Progress};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-async fn churn(scheme: Scheme) -> Churned {
+async fn churn(scheme: Scheme, swing: Swing) -> Churned {
     let load = Load { requests: 5_000, connections: 20, posts: 0.3, fresh: 0.05 };
-    let churn = Churn { binary: BINARY.into(), load, every: Duration::from_millis(100) };
+    let churn = Churn { binary: BINARY.into(), load, every: Duration::from_millis(100), swing };
     let churned = churn.run(scheme, &Progress::default()).await;
     let told = format!("{churned:#?}");
     let failed = churned.broken_promises();
@@ -29,12 +29,19 @@ async fn churn(scheme: Scheme) -> Churned {
 
 #[tokio::test]
 async fn endpoints_that_come_and_go_lose_no_get_and_double_no_post() {
-    churn(Scheme::Plain).await;
+    churn(Scheme::Plain, Swing::Oldest).await;
 }
 
 #[tokio::test]
 async fn endpoints_that_come_and_go_lose_no_get_and_double_no_post_over_tls() {
-    churn(Scheme::Tls).await;
+    churn(Scheme::Tls, Swing::Oldest).await;
+}
+
+#[tokio::test]
+async fn a_zone_whose_endpoints_all_come_and_go_loses_no_get_and_gets_all_requests_while_it_has_any() {
+    let churned = churn(Scheme::Plain, Swing::Zone).await;
+    let (own, other) = churned.counted.zones;
+    assert!(own > 500.0 && other > 500.0, "{churned:#?}");
 }
 
 #[tokio::test]

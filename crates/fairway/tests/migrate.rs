@@ -115,7 +115,7 @@ fn flags_are_read_as_the_program_reads_them() {
     assert_eq!(code, 1);
     assert!(out.contains("extraArgs:\n- --annotations-prefix=a.test\n"), "{out}");
     let said: Vec<_> = err.lines().filter_map(|line| line.split(": ").nth(1)?.rsplit('.').next()).collect();
-    assert_eq!(said, ["enable-topology-aware-routing", "new", "stream-port", "v"], "{err}");
+    assert_eq!(said, ["new", "enable-topology-aware-routing", "stream-port", "v"], "{err}");
 }
 
 /// Values, and names of values, that turn a line around, end it, or are not shown.

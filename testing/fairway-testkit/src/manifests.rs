@@ -165,9 +165,23 @@ pub fn service(namespace: &str, name: &str, port: u16) -> String {
 /// As many EndpointSlices of `service` as its addresses have ports, in one file; an empty one without addresses. All endpoints are
 /// ready, and the port of each slice is named `http`.
 pub fn endpoint_slices(namespace: &str, service: &str, addresses: &[SocketAddr]) -> String {
+    let nowhere: Vec<_> = addresses.iter().map(|address| (*address, None)).collect();
+    endpoint_slices_in_zones(namespace, service, &nowhere)
+}
+
+/// The same of endpoints in zones, for whose clients they are, as Kubernetes writes them for a Service with `PreferSameZone`.
+pub fn endpoint_slices_in_zones(
+    namespace: &str,
+    service: &str,
+    addresses: &[(SocketAddr, Option<&str>)],
+) -> String {
     let mut slices: Vec<((u16, bool), Vec<Value>)> = Vec::new();
-    for address in addresses {
-        let endpoint = json!({ "addresses": [address.ip()], "conditions": { "ready": true } });
+    for (address, zone) in addresses {
+        let mut endpoint = json!({ "addresses": [address.ip()], "conditions": { "ready": true } });
+        if let Some(zone) = zone {
+            endpoint["zone"] = json!(zone);
+            endpoint["hints"] = json!({ "forZones": [{ "name": zone }] });
+        }
         let of = (address.port(), address.is_ipv6());
         match slices.iter_mut().find(|(one, _)| *one == of) {
             Some((_, endpoints)) => endpoints.push(endpoint),

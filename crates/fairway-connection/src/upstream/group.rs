@@ -1,15 +1,17 @@
 //! The endpoints of one backend as one worker uses them, and who gets the next request.
 
 pub mod picks;
+mod tiers;
+mod zones;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use fairway_model::{Backend, Balancing, PortProtocol, Retry};
+use fairway_model::{Backend, Balancing, Location, PortProtocol, Retry};
 use fairway_net::clock::Instant;
 use fairway_routing::session::Belongs;
 
@@ -17,6 +19,8 @@ use crate::sides::Hop;
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::{Blame, Ejecting};
 use crate::upstream::state::EndpointState;
+use tiers::turned;
+use zones::Zones;
 
 /// The most endpoints that one exchange tries.
 const MOST_TRIES: usize = 8;
@@ -26,15 +30,23 @@ pub struct Groups<H> {
     known: RefCell<HashMap<EndpointIdentity, Weak<Endpoint<H>>>>,
     /// Idle connections to all of them.
     idle: Rc<Cell<usize>>,
+    /// Where this process runs.
+    location: Location,
+    zones: Zones,
 }
 
 /// A backend's endpoints.
 pub struct Group<H> {
     backend: Arc<Backend>,
+    /// Nearer ones first, where that counts.
     members: Vec<Rc<Endpoint<H>>>,
+    /// Where nearness counts: of each but the last tier of members that are equally near, its end.
+    tiers: Box<[u32]>,
     /// Of the members, where requests belong to them; else none.
     keys: Box<[u64]>,
     next: Cell<usize>,
+    /// Attempts on each member's zone, where the own zone is known and those of members are.
+    zones: Box<[Rc<Cell<u64>>]>,
     /// Attempts that a member may have under way, whichever groups they are of.
     most: u32,
     /// What ejects a member; nothing where this is `None`.
@@ -93,7 +105,14 @@ impl Tried {
 
 impl<H> Default for Groups<H> {
     fn default() -> Self {
-        Self { known: RefCell::default(), idle: Rc::default() }
+        Self::at(Location::default())
+    }
+}
+
+impl<H> Groups<H> {
+    /// None yet; endpoints near this place are preferred, as their backends say.
+    pub fn at(location: Location) -> Self {
+        Self { known: RefCell::default(), idle: Rc::default(), location, zones: Zones::default() }
     }
 }
 
@@ -106,9 +125,9 @@ impl<H: Hop> Groups<H> {
         older: Option<&Group<H>>,
     ) -> Rc<Group<H>> {
         let mut known = self.known.borrow_mut();
-        let members = backend
-            .endpoints
-            .iter()
+        let near = tiers::of(&self.location, &backend);
+        let members = near
+            .in_order(&backend.endpoints)
             .map(|endpoint| {
                 let identity = EndpointIdentity {
                     address: endpoint.address,
@@ -127,11 +146,13 @@ impl<H: Hop> Groups<H> {
             })
             .collect();
         let next = Cell::new(older.map_or(0, |older| older.next.get()));
-        let keys = fairway_routing::session::keys(&backend);
+        let keys = near.in_order(&fairway_routing::session::keys(&backend)).copied().collect();
+        let zones = self.zones.of(&self.location, near.in_order(&backend.endpoints));
+        let tiers = near.ends;
         let most = backend.traffic().in_flight.map_or(u32::MAX, NonZeroU32::get);
         let ejecting = Ejecting::of(backend.traffic().ejection);
         let is_retired = Cell::new(false);
-        Rc::new(Group { backend, members, keys, next, most, ejecting, is_retired })
+        Rc::new(Group { backend, members, tiers, keys, next, zones, most, ejecting, is_retired })
     }
 
     /// A group that a newer snapshot replaced or dropped; its replacement, if any, was made before.
@@ -180,6 +201,11 @@ impl<H: Hop> Groups<H> {
             all.merge(&endpoint.state(now));
         }
         all
+    }
+
+    /// Attempts on the endpoints of each zone, where the own zone is known, and whether it is that one.
+    pub fn attempts_by_zone(&self) -> BTreeMap<(Arc<str>, bool), u64> {
+        self.zones.counted(&self.location)
     }
 
     /// Idle connections to all endpoints.
@@ -266,7 +292,16 @@ impl<H: Hop> Group<H> {
             true => Errand::Probe,
             false => Errand::Regular,
         };
-        Some(Chosen::new(u32::try_from(index).ok()?, member, errand))
+        self.chosen_for(index, errand)
+    }
+
+    /// This member, for an attempt that is counted for its zone.
+    #[inline]
+    fn chosen_for(&self, index: usize, errand: Errand) -> Option<Chosen<H>> {
+        if let Some(attempts) = self.zones.get(index) {
+            attempts.set(attempts.get() + 1);
+        }
+        Some(Chosen::new(u32::try_from(index).ok()?, &self.members[index], errand))
     }
 
     /// The member that the request belongs to, of those that may be used.
@@ -302,17 +337,53 @@ impl<H: Hop> Group<H> {
 
     /// By what answers and by chance. Called with members.
     fn balanced(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> Option<usize> {
-        let start = self.start(random);
-        let open = self.from(start).filter(|index| !tried.contains(*index) && self.takes_more(*index));
+        if !self.tiers.is_empty()
+            && let Some(near) = self.nearest(tried, random, now)
+        {
+            return Some(near);
+        }
+        let start = self.start(self.members.len(), random);
+        let chosen = self.best(self.from(start), tried, now);
+        chosen.or_else(|| self.left(start, tried, now).find(|index| self.takes_more(*index)))
+    }
+
+    /// A member of the nearest tier that keeps the request; `None` where the balancing of all members decides.
+    fn nearest(&self, tried: &Tried, random: &mut fastrand::Rng, now: Instant) -> Option<usize> {
+        let mut begin = 0;
+        for end in self.tiers.iter().map(|end| *end as usize) {
+            // Turns are those of the first tier: what is left of them for another one would be one-sided.
+            let drawn = match begin {
+                0 => self.start(end, random),
+                _ => random.usize(begin..end),
+            };
+            if self.is_usable(drawn, now)
+                && let Some(chosen) = self.best(turned(begin..end, drawn), tried, now)
+            {
+                return Some(chosen);
+            }
+            begin = end;
+        }
+        let farthest = begin..self.members.len();
+        let drawn = random.usize(farthest.clone());
+        self.best(turned(farthest, drawn), tried, now)
+    }
+
+    /// How many members are nearest.
+    fn first_tier(&self) -> usize {
+        self.tiers.first().map_or(self.members.len(), |end| *end as usize)
+    }
+
+    /// The one of these that the backend's balancing prefers, of those that were not tried and may be used.
+    fn best(&self, members: impl Iterator<Item = usize>, tried: &Tried, now: Instant) -> Option<usize> {
+        let open = members.filter(|index| !tried.contains(*index) && self.takes_more(*index));
         let mut usable = open.filter(|index| self.is_usable(*index, now));
-        let chosen = match self.backend.balancing {
+        match self.backend.balancing {
             Balancing::RoundRobin | Balancing::Random => usable.next(),
             Balancing::PeakEwma => usable.take(2).reduce(|one, two| {
                 if self.members[two].cost() < self.members[one].cost() { two } else { one }
             }),
             Balancing::LeastRequests => usable.min_by_key(|index| self.members[*index].in_flight()),
-        };
-        chosen.or_else(|| self.left(start, tried, now).find(|index| self.takes_more(*index)))
+        }
     }
 
     /// What is left for an attempt, from `start` on: the members that were not tried and are healthy, or due for a probe;
@@ -370,7 +441,7 @@ impl<H: Hop> Group<H> {
     /// An endpoint to race one whose connect is late: a healthy one that was not tried; where there is none, an ejected one.
     /// Never one that is itself late, nor one that takes no more.
     pub fn rival(&self, tried: &Tried, random: &mut fastrand::Rng) -> Option<Chosen<H>> {
-        let start = random.usize(..self.members.len().max(1));
+        let start = random.usize(..self.first_tier().max(1));
         let untried = || self.from(start).filter(|index| !tried.contains(*index));
         let is_good = |index: usize| self.members[index].health().is_good();
         let mut rivals = untried().filter(|index| self.takes_more(*index));
@@ -378,7 +449,7 @@ impl<H: Hop> Group<H> {
             true => rivals.find(|index| is_good(*index)),
             false => rivals.find(|index| !self.members[*index].health().is_suspect()),
         }?;
-        Some(Chosen::new(u32::try_from(index).ok()?, &self.members[index], Errand::Regular))
+        self.chosen_for(index, Errand::Regular)
     }
 
     /// The member that [`Tried`] knows by its index.
@@ -395,8 +466,8 @@ impl<H: Hop> Group<H> {
         member.failed(blame, self.ejecting.as_ref(), may_eject, now)
     }
 
-    fn start(&self, random: &mut fastrand::Rng) -> usize {
-        let count = self.members.len();
+    /// Whose turn it is of the first `count` members.
+    fn start(&self, count: usize, random: &mut fastrand::Rng) -> usize {
         match self.backend.balancing {
             Balancing::RoundRobin => {
                 let start = self.next.get() % count;
@@ -408,9 +479,11 @@ impl<H: Hop> Group<H> {
     }
 
     fn from(&self, start: usize) -> impl Iterator<Item = usize> {
-        (start..self.members.len()).chain(0..start)
+        turned(0..self.members.len(), start)
     }
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tiers_tests;

@@ -8,7 +8,7 @@ use fairway_model::{
     BackendTraffic, Balancing, BodyHandling, Ejection, Retry, RetryBy, SameSite, SecureCookie, SessionCookie,
     SessionHash, SessionPart, SessionStart, Stickiness, StickyFailure,
 };
-use fairway_objects::balance::{Balance, HashBy};
+use fairway_objects::balance::{Balance, DISTRIBUTIONS, HashBy};
 use fairway_objects::policies as types;
 use fairway_objects::policies::{BackendLimits, BackendTrafficPolicySpec};
 
@@ -51,6 +51,8 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse
         ("Random", Balancing::Random),
     ];
     let algorithm = word("spec.loadBalancing.algorithm", balancing.algorithm.as_deref(), &algorithms)?;
+    let distribution = balancing.traffic_distribution.as_deref();
+    let distribution = word("spec.loadBalancing.trafficDistribution", distribution, &DISTRIBUTIONS)?;
     let limits = spec.limits.clone().unwrap_or_default();
     let delay = spec.hedging.as_ref().and_then(|hedging| hedging.connect_delay.as_deref());
     let mut warnings = Vec::new();
@@ -58,6 +60,7 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse
         balance: Balance {
             balancing: algorithm.unwrap_or(Balancing::PeakEwma),
             hash: hash.map(Arc::new),
+            distribution,
             cookie: cookie.map(Arc::new),
         },
         traffic: BackendTraffic {
@@ -65,6 +68,7 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse
             ejection: spec.outlier_ejection.as_ref().map(ejection).transpose()?,
             in_flight: in_flight(&limits)?,
             hedge: time("spec.hedging.connectDelay", delay)?,
+            distribution: None,
         },
         bodies: bodies(spec, &limits, &mut warnings)?.kept(),
     };
@@ -225,6 +229,16 @@ mod tests {
         let read = of(json!({})).unwrap();
         assert_eq!(read.balance, Balance { balancing: Balancing::PeakEwma, ..Balance::default() });
         assert_eq!((read.traffic, read.bodies), (BackendTraffic::default(), None));
+    }
+
+    #[test]
+    fn endpoints_are_preferred_by_the_words_of_a_service() {
+        let preferring = |value: &str| of(json!({"loadBalancing": {"trafficDistribution": value}}));
+        for (value, meant) in DISTRIBUTIONS {
+            assert_eq!(preferring(value).unwrap().balance.distribution, Some(meant));
+        }
+        let wrong = preferring("PreferClose").unwrap_err();
+        assert_eq!(wrong.field, "spec.loadBalancing.trafficDistribution");
     }
 
     #[test]

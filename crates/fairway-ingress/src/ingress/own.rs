@@ -27,7 +27,7 @@ const TYPED: [(&str, Make); 5] = [
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     "api-key",
     "authorization",
     "compat",
@@ -37,6 +37,7 @@ const OTHERS: [&str; 9] = [
     "oidc",
     "rate-limits",
     "shared-hosts",
+    "traffic-distribution",
 ];
 
 /// The annotation that names a backend.

@@ -118,6 +118,10 @@ fn fate(name: &str, value: &str, remarks: &[Remark]) -> (Fate, String) {
     if CARRIED.contains(&name) || USUAL.contains(&(name, value)) || asks_nothing {
         return (Fate::Same, String::new());
     }
+    if name == "fairway.dev/traffic-distribution" {
+        let why = "trafficDistribution of the Service says it, or of a BackendTrafficPolicy for the Service";
+        return (Fate::Lost, why.to_owned());
+    }
     match known(name).map(|known| known.support) {
         Some(Support::Needless { .. }) => (Fate::Same, String::new()),
         _ => (Fate::Lost, "the Gateway API has no field for it".to_owned()),

@@ -241,7 +241,7 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
         Lost("snippets are never run; fairway check --report proposes annotations for them"),
     ),
     ("controller.enableAnnotationValidations", Nothing("annotations are validated always")),
-    ("controller.enableTopologyAwareRouting", Lost("requests go to the endpoints of all zones")),
+    ("controller.enableTopologyAwareRouting", Nothing("hints of EndpointSlices always count")),
     ("controller.publishService.enabled", Later(Switch)),
     ("controller.publishService.pathOverride", Does(special::publish_service)),
     ("controller.reportNodeInternalIp", Nothing(NODE_ADDRESSES)),

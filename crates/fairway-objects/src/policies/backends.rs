@@ -65,6 +65,10 @@ pub struct LoadBalancing {
     /// `PeakEWMA` (default), `RoundRobin`, `LeastRequests` or `Random`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
+    /// `PreferSameZone`, `PreferSameNode` or `Any`: which endpoints are preferred, whatever `spec.trafficDistribution` of the Service
+    /// says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic_distribution: Option<String>,
     /// Requests in which all of these are equal belong to the same endpoint.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hash: Vec<HashPart>,

@@ -78,8 +78,7 @@ fn backed(mut config: Config, edit: impl FnOnce(&mut Backend)) -> Config {
 
 /// The same configuration with these endpoints.
 fn over(config: Config, numbers: &[u16]) -> Config {
-    let endpoints =
-        numbers.iter().map(|number| Endpoint { address: endpoint(*number), name: None }).collect();
+    let endpoints = numbers.iter().map(|number| Endpoint::at(endpoint(*number))).collect();
     backed(config, |backend| backend.endpoints = endpoints)
 }
 
@@ -372,7 +371,7 @@ async fn what_a_page_hides_has_failed_all_the_same() {
         let with_page = |phases: Vec<Phases>| {
             let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
             let mut config = filtered(1, [phases, vec![Phases::from(pages)]].concat());
-            let endpoints = vec![Endpoint { address: endpoint(7), name: None }];
+            let endpoints = vec![Endpoint::at(endpoint(7))];
             let backend = Backend::clone(config.backends.values().next().unwrap());
             let backend = Backend { key: "c".into(), endpoints, ..backend };
             config.backends.insert("c".into(), Arc::new(backend));

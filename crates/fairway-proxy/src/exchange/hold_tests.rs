@@ -364,7 +364,7 @@ async fn endpoints_are_those_that_there_are_when_the_body_is_whole() {
         sleep(Duration::from_secs(1)).await;
         let mut config = crate::testing::filtered(1, vec![holding()]);
         let backend = config.backends.values().next().unwrap();
-        let endpoints = vec![fairway_model::Endpoint { address: endpoint(50), name: None }];
+        let endpoints = vec![fairway_model::Endpoint::at(endpoint(50))];
         let backend = fairway_model::Backend { endpoints, ..fairway_model::Backend::clone(backend) };
         config.backends.insert(backend.key.clone(), std::sync::Arc::new(backend));
         stage.publish(&config);

@@ -432,7 +432,7 @@ fn split(filters: Vec<Phases>, rules: impl Fn(&Rule) -> Vec<Rule>) -> Config {
 }
 
 fn add_backend(config: &mut Config, name: &str, endpoints: &[u16]) {
-    let address = |number: &u16| Endpoint { address: endpoint(*number), name: None };
+    let address = |number: &u16| Endpoint::at(endpoint(*number));
     let endpoints = endpoints.iter().map(address).collect();
     let like = Backend::clone(&config.backends[&BackendKey::from("backend")]);
     config.backends.insert(name.into(), Arc::new(Backend { key: name.into(), endpoints, ..like }));

@@ -111,7 +111,7 @@ fn with_backends(mut config: Config) -> Config {
         let Some(one) = config.backends.values().next() else { break };
         let mut backend = fairway_model::Backend::clone(one);
         backend.key = name.into();
-        backend.endpoints = vec![Endpoint { address: endpoint(number), name: None }];
+        backend.endpoints = vec![Endpoint::at(endpoint(number))];
         config.backends.insert(backend.key.clone(), Arc::new(backend));
     }
     config

@@ -416,6 +416,7 @@ impl Counters {
             http2: self.http2.clients.counted(),
             http3: self.http3.events.counted(),
             upstream_http2: self.http2.endpoints.counted(),
+            zones: BTreeMap::new(),
             compressed: self.compressed.counted(),
             costs: self.generations.total(),
             series: self.series.borrow().series(),

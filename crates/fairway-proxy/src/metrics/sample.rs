@@ -1,6 +1,7 @@
 //! A worker's counters as a value, and the sum of several.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::attribution::Costs;
@@ -27,6 +28,8 @@ pub struct Sample {
     pub http3: BTreeMap<Event, u64>,
     /// Of connections of HTTP/2 to endpoints.
     pub upstream_http2: BTreeMap<Event, u64>,
+    /// Attempts on endpoints by their zone, and whether it is the own one.
+    pub zones: BTreeMap<(Arc<str>, bool), u64>,
     /// Bytes of responses that were compressed, by coding and side.
     pub compressed: BTreeMap<(&'static str, &'static str), u64>,
     /// Exchanges that failed or were repeated.
@@ -86,6 +89,9 @@ impl Sample {
         }
         for (event, value) in other.upstream_http2 {
             *self.upstream_http2.entry(event).or_default() += value;
+        }
+        for (zone, value) in other.zones {
+            *self.zones.entry(zone).or_default() += value;
         }
         for (side, value) in other.compressed {
             *self.compressed.entry(side).or_default() += value;

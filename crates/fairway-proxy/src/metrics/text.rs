@@ -87,6 +87,7 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         http2,
         http3,
         upstream_http2,
+        zones,
         compressed,
         costs,
         series,
@@ -125,6 +126,11 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         for ((event, reason), value) in events {
             line(out, name, &format!("event=\"{event}\",reason=\"{reason}\""), *value);
         }
+    }
+    head(out, "fairway_zone_attempts_total", "counter");
+    for ((zone, is_own), value) in &zones {
+        let labels = format!("zone=\"{}\",own=\"{is_own}\"", escape(zone));
+        line(out, "fairway_zone_attempts_total", &labels, *value);
     }
     head(out, "fairway_compression_bytes_total", "counter");
     for ((coding, side), value) in &compressed {

@@ -30,7 +30,7 @@ const NAMES: [&str; 4] = ["a", "b", "c", "named"];
 const TRANSPORTS: [PortProtocol; 2] = [PortProtocol::Tcp, PortProtocol::Udp];
 
 fn backend(name: &str, endpoints: &[u16]) -> Arc<Backend> {
-    let address = |number: &u16| Address { address: endpoint(*number), name: None };
+    let address = |number: &u16| Address::at(endpoint(*number));
     Arc::new(Backend {
         key: name.into(),
         origin: Origin::object("Service", "default", name),

@@ -111,7 +111,7 @@ impl<N: Network> Worker<N> {
         neighbours: Neighbours<Open<N>>,
     ) -> Self {
         let Shared { memory, guards, disk, quic } = shared;
-        let (groups, counters) = (Rc::new(Groups::default()), Counters::default());
+        let (groups, counters) = (Rc::new(Groups::at(options.location.clone())), Counters::default());
         let limits = &options.limits;
         let heads = limits.head();
         let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
@@ -259,6 +259,7 @@ impl<N: Network> Worker<N> {
             cpu: thread_cpu(),
         };
         let mut sample = self.counters.sample(gauges);
+        sample.zones = self.groups.attempts_by_zone();
         sample.counts.insert("recorder_dropped_failures_total", self.recorder.passed_over());
         sample.counts.insert("trace_exchanges_dropped_total", self.traces.dropped());
         sample

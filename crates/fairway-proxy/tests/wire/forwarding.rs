@@ -75,7 +75,7 @@ impl Forwarding {
 
     /// With other endpoints.
     pub(crate) fn endpoints(self, endpoints: &[SocketAddr]) -> Self {
-        let endpoint = |address: &SocketAddr| Endpoint { address: *address, name: None };
+        let endpoint = |address: &SocketAddr| Endpoint::at(*address);
         self.backend(|backend| backend.endpoints = endpoints.iter().map(endpoint).collect())
     }
 

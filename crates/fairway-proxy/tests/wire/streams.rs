@@ -311,7 +311,7 @@ async fn an_endpoint_that_refuses_is_passed_over() {
     gone.refuse().await;
     let key: BackendKey = "passing-0".into();
     let mut backend = (**config.backends.get(&key).unwrap()).clone();
-    backend.endpoints.insert(0, fairway_model::Endpoint { address: gone.address(), name: None });
+    backend.endpoints.insert(0, fairway_model::Endpoint::at(gone.address()));
     config.backends.insert(backend.key.clone(), Arc::new(backend));
     let proxy = it.setup.start_by(&config);
     for _ in 0..6 {

@@ -114,7 +114,7 @@ impl Setup {
         }
         config.backends.insert("backend".into(), Arc::new(self.backend()));
         if let Some(address) = self.other {
-            let (key, endpoints) = ("other".into(), vec![Endpoint { address, name: None }]);
+            let (key, endpoints) = ("other".into(), vec![Endpoint::at(address)]);
             let other = Backend { key, endpoints, tls: None, ..self.backend() };
             config.backends.insert("other".into(), Arc::new(other));
         }
@@ -141,11 +141,7 @@ impl Setup {
             key: "backend".into(),
             origin: Origin::object("Service", "default", "backend"),
             service: ServiceName { namespace: "default".into(), name: "backend".into(), port: "80".into() },
-            endpoints: self
-                .endpoints
-                .iter()
-                .map(|address| Endpoint { address: *address, name: None })
-                .collect(),
+            endpoints: self.endpoints.iter().map(|address| Endpoint::at(*address)).collect(),
             protocol: BackendProtocol::Http1,
             tls: self.tls.clone().map(Arc::new),
             balancing: Balancing::RoundRobin,
@@ -221,6 +217,7 @@ fn options() -> ProxyOptions {
             chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: fallback.key_der.secret_pkcs8_der().to_vec(),
         },
+        location: fairway_model::Location::default(),
         return_memory: |_| {},
     }
 }

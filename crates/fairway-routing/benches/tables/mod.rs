@@ -64,7 +64,7 @@ pub(crate) fn put_host(config: &mut Config, n: usize, paths: &[&str]) {
 
 pub(crate) fn put_backend(config: &mut Config, n: usize, endpoints: u16) {
     let key = backend_key(n);
-    let endpoint = |port: u16| Endpoint { address: ([10, 0, 0, 1], 8000 + port).into(), name: None };
+    let endpoint = |port: u16| Endpoint::at(([10, 0, 0, 1], 8000 + port).into());
     let backend = Backend {
         key: key.clone(),
         origin: Origin::object("Service", "ns", &key.0),

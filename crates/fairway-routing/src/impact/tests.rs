@@ -30,7 +30,7 @@ fn backend(name: &str, number: u8) -> Arc<Backend> {
         key: format!("shop/{name}:80").as_str().into(),
         origin: Origin::object("Service", "shop", name),
         service: ServiceName { namespace: "shop".into(), name: name.into(), port: "80".into() },
-        endpoints: vec![Endpoint { address: format!("10.0.0.{number}:8080").parse().unwrap(), name: None }],
+        endpoints: vec![Endpoint::at(format!("10.0.0.{number}:8080").parse().unwrap())],
         protocol: BackendProtocol::Http1,
         tls: None,
         balancing: Balancing::RoundRobin,

@@ -118,7 +118,7 @@ pub(crate) fn field(name: &str, value: &str) -> FieldMatch {
 }
 
 pub(crate) fn backend(name: &str, endpoints: u16) -> Arc<Backend> {
-    let endpoint = |n: u16| Endpoint { address: ([10, 0, 0, 1], 8000 + n).into(), name: None };
+    let endpoint = |n: u16| Endpoint::at(([10, 0, 0, 1], 8000 + n).into());
     Arc::new(Backend {
         key: name.into(),
         origin: Origin::object("Service", "ns", name),

@@ -9,6 +9,7 @@ mod inspect;
 mod kubectl;
 mod limits;
 mod migrate;
+mod place;
 mod ports;
 mod run;
 mod seconds;
@@ -30,6 +31,7 @@ pub(crate) use kubectl::{
     KubectlCommand, ListFormat, LogsArgs, PodArgs, RequestArgs, RoutesArgs, ScopeArgs, StatusArgs, TopArgs,
 };
 pub(crate) use migrate::{GatewayApiArgs, MigrateArgs, MigrateWhat, ValuesArgs};
+pub(crate) use place::PlaceArgs;
 pub(crate) use run::{LogFormat, RunArgs};
 pub(crate) use source::{ClusterArgs, NodeAddressChoice, ReportArgs, Source, WebhookArgs};
 pub(crate) use telemetry::TelemetryFlags;

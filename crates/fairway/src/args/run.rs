@@ -12,6 +12,7 @@ use fairway_proxy::{AccessLogFormat, DrainOptions, RecorderOptions};
 use super::addresses::AddressArgs;
 use super::gateways::GatewayPlaceArgs;
 use super::limits::LimitArgs;
+use super::place::PlaceArgs;
 use super::seconds::seconds;
 use super::source::{ReportArgs, Source, SourceArgs};
 use super::telemetry::TelemetryArgs;
@@ -38,6 +39,9 @@ pub(crate) struct RunArgs {
     /// Where traffic arrives
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
+    /// Where Fairway runs
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
     /// What objects mean
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,

@@ -229,7 +229,7 @@ mod tests {
             key: format!("shop/{name}:80").as_str().into(),
             origin: Origin::object("Service", "shop", name),
             service,
-            endpoints: vec![Endpoint { address: "192.0.2.1:8080".parse().unwrap(), name: None }],
+            endpoints: vec![Endpoint::at("192.0.2.1:8080".parse().unwrap())],
             protocol: BackendProtocol::Http1,
             tls: None,
             balancing: Balancing::RoundRobin,

@@ -265,7 +265,7 @@ const INGRESS_NGINX: &[Flag] = &[
     unless("enable-metrics", EITHER, ""),
     unless("enable-ssl-chain-completion", OFF, "chains are sent as the Secret has them"),
     switch("enable-ssl-passthrough", Meaning::SwitchOn("enable-ssl-passthrough")),
-    unless("enable-topology-aware-routing", OFF, "requests go to the endpoints of all zones"),
+    switch("enable-topology-aware-routing", Meaning::Needless("hints of EndpointSlices always count")),
     unless("exclude-socket-metrics", EITHER, ""),
     value("health-check-path", Meaning::Lost { without: &["/healthz"], what: "the path is /healthz" }),
     inner("health-check-timeout"),

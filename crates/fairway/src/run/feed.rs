@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fairway_cluster::Replicas;
-use fairway_cluster::source::Cluster;
+use fairway_cluster::source::{Client, Cluster};
 use fairway_control::admin::Readiness;
 use fairway_control::directory::{Directory, News};
 use fairway_control::state::{self, Keeper};
@@ -107,6 +107,14 @@ impl Feed {
             }
         }
         Ok(())
+    }
+
+    /// The client of the cluster, where there is one.
+    pub(super) fn client(&self) -> Option<Client> {
+        match self {
+            Self::Directory(..) => None,
+            Self::Cluster(cluster, _) => Some(cluster.client()),
+        }
     }
 
     /// Which replicas there are besides this one.

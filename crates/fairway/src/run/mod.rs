@@ -3,13 +3,14 @@
 //!
 //! [`feed`] starts the source and [`reporting`] what writes back to the cluster, [`gate`] stands between pipeline and data
 //! plane, [`mod@dashboard`] gives the pages for people their content, [`mod@telemetry`] a collector what it gets, [`signals`] says when
-//! to stop, and [`last_words`] what that cost.
+//! to stop, [`last_words`] what that cost, and [`mod@location`] where all this is.
 
 mod bound;
 mod dashboard;
 mod feed;
 mod gate;
 mod last_words;
+mod location;
 mod reporting;
 mod signals;
 mod telemetry;
@@ -22,6 +23,7 @@ use std::{iter, thread};
 use anyhow::{Context, Result};
 use fairway_control::Pipeline;
 use fairway_control::admin::{Admin, Audience, Identity, Pages, Pieces, Scrapes};
+use fairway_model::Location;
 use fairway_proxy::{ProxyOptions, SelfSigned, SessionTickets, TraceSender, refuse_huge_pages};
 
 use crate::args::{ReportArgs, RunArgs, TelemetryFlags};
@@ -62,8 +64,9 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
     }
     serve_admins(admins, &pages)?;
     feed.wait_for_first(args, &pipeline)?;
+    let location = location::location(&args.place, feed.client().as_ref())?;
     let traced = Traced { flags, traces, telemetry: &telemetry };
-    let proxy = gate.open(options(args, &gate, traced)?)?;
+    let proxy = gate.open(ProxyOptions { location, ..options(args, &gate, traced)? })?;
     let addresses = &args.listen.addresses;
     tracing::info!(
         http = ?addresses.http, https = ?addresses.https, admin = %addresses.admin,
@@ -167,6 +170,7 @@ fn options(args: &RunArgs, gate: &Gate, traced: Traced<'_>) -> Result<ProxyOptio
         tracing: flags.tracing,
         traces: Some(traces),
         drain: args.drain.options(),
+        location: Location::default(),
         tickets: gate.tickets(),
         logouts: gate.logouts(),
         fallback_certificate: self_signed()?,

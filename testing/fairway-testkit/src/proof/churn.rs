@@ -1,7 +1,8 @@
 //! Endpoints that come and go under load: 5 -> 7 -> 5, with backends that really start, stop accepting and exit at once.
 //!
 //! A leaving backend is told to end at the moment it leaves the list, as Kubernetes does: a little before or a little
-//! after the proxy can know. The two that leave are always the oldest, so that none lives long.
+//! after the proxy can know. The two that leave are always the oldest, so that none lives long; or the newest, which are then all that
+//! the proxy's zone has, so that a whole zone comes and goes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +23,9 @@ const FEW: usize = 5;
 const SWING: usize = 2;
 /// The most time between a backend's end and the file that says so, in either order.
 const GAP: Duration = Duration::from_millis(20);
+/// The proxy's zone, where it has one, and the other one.
+const OWN_ZONE: &str = "a";
+const OTHER_ZONE: &str = "b";
 
 /// What is to happen.
 #[derive(Clone, Debug)]
@@ -32,6 +36,18 @@ pub struct Churn {
     pub load: Load,
     /// The time between two changes of the endpoints.
     pub every: Duration,
+    /// Who comes and goes.
+    pub swing: Swing,
+}
+
+/// Which endpoints come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Swing {
+    /// The oldest leave.
+    Oldest,
+    /// All of the proxy's zone, which it prefers while it has any.
+    Zone,
 }
 
 /// What happened.
@@ -75,6 +91,8 @@ pub struct Counted {
     pub ejections: f64,
     /// Non-idempotent requests that were written to a dying endpoint, and not sent again.
     pub lost: f64,
+    /// Requests that endpoints of the proxy's zone got, and those of the other one.
+    pub zones: (f64, f64),
 }
 
 impl Churn {
@@ -82,13 +100,15 @@ impl Churn {
     pub async fn run(&self, scheme: Scheme, progress: &Progress) -> Churned {
         let site = Site::new();
         let mut fleet = Fleet::of(&site, &self.binary, FEW).await;
-        let fairway = site.serve(&self.binary, &[]).await;
+        let zone: &[&str] = if self.swing == Swing::Zone { &["--zone", OWN_ZONE] } else { &[] };
+        let fairway = site.serve(&self.binary, zone).await;
+        self.swing.list(&fleet, &site);
         let endpoint = site.endpoint(&fairway, scheme);
         let mut swings = EndpointChanges::default();
         let began = Instant::now();
         let tally = tokio::select! {
             tally = send(&self.load, &endpoint, progress) => tally,
-            () = swing(&mut fleet, &site, &fairway, self.every, &mut swings) => unreachable!("it swings for ever"),
+            () = self.swing(&mut fleet, &site, &fairway, &mut swings) => unreachable!("it swings for ever"),
         };
         let seconds = began.elapsed().as_secs_f64();
         let metrics = fairway.metrics().await;
@@ -98,38 +118,36 @@ impl Churn {
             stale: sum("stale_connections"),
             ejections: sum("ejections"),
             lost: sum("lost_non_idempotent"),
+            zones: (
+                metrics.sum("fairway_zone_attempts_total", &[("own", "true")]),
+                metrics.sum("fairway_zone_attempts_total", &[("own", "false")]),
+            ),
         };
         let deliveries = Deliveries::read(&site.numbers()).expect("the backends wrote down what arrived");
         Churned { scheme, load: self.load.clone(), tally, deliveries, swings, counted, seconds }
     }
-}
 
-/// Each change begins when every worker serves by the one before: never do more endpoints end unknown to the proxy than one
-/// change ends, however late it is.
-async fn swing(
-    fleet: &mut Fleet,
-    site: &Site,
-    fairway: &Fairway,
-    every: Duration,
-    swings: &mut EndpointChanges,
-) {
-    let mut turns = interval_at(Instant::now() + every, every);
-    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut random = fastrand::Rng::with_seed(1);
-    loop {
-        turns.tick().await;
-        let before = version(fairway).await;
-        if fleet.size() > FEW {
-            shrink(fleet, site, swings, &mut random).await;
-        } else {
-            fleet.grow(SWING).await;
-            site.list(&fleet.addresses());
-            swings.up += 1;
+    /// Each change begins when every worker serves by the one before: never do more endpoints end unknown to the proxy than one
+    /// change ends, however late it is.
+    async fn swing(&self, fleet: &mut Fleet, site: &Site, fairway: &Fairway, swings: &mut EndpointChanges) {
+        let mut turns = interval_at(Instant::now() + self.every, self.every);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut random = fastrand::Rng::with_seed(1);
+        loop {
+            turns.tick().await;
+            let before = version(fairway).await;
+            if fleet.size() > FEW {
+                self.swing.shrink(fleet, site, swings, &mut random).await;
+            } else {
+                fleet.grow(SWING).await;
+                self.swing.list(fleet, site);
+                swings.up += 1;
+            }
+            eventually("every worker serves by the change", PATIENCE, || async {
+                version(fairway).await > before
+            })
+            .await;
         }
-        eventually("every worker serves by the change", PATIENCE, || async {
-            version(fairway).await > before
-        })
-        .await;
     }
 }
 
@@ -140,21 +158,43 @@ async fn version(fairway: &Fairway) -> f64 {
     adopted * metrics.sum("fairway_config_version", &[])
 }
 
-async fn shrink(fleet: &mut Fleet, site: &Site, swings: &mut EndpointChanges, random: &mut fastrand::Rng) {
-    let leaving = fleet.take_oldest(SWING);
-    let gap = GAP.mul_f64(random.f64());
-    if random.bool() {
-        site.list(&fleet.addresses());
-        sleep(gap).await;
-        leaving.iter().for_each(|member| member.terminate());
-        swings.down_listed_first += 1;
-    } else {
-        leaving.iter().for_each(|member| member.terminate());
-        sleep(gap).await;
-        site.list(&fleet.addresses());
-        swings.down_ended_first += 1;
+impl Swing {
+    /// Lists who is there.
+    fn list(self, fleet: &Fleet, site: &Site) {
+        let addresses = fleet.addresses();
+        if self == Self::Oldest {
+            return site.list(&addresses);
+        }
+        let zone = |at| if at < FEW { OTHER_ZONE } else { OWN_ZONE };
+        let placed: Vec<_> = (0..).zip(addresses).map(|(at, address)| (address, Some(zone(at)))).collect();
+        site.list_in_zones(&placed);
     }
-    leaving.into_iter().for_each(|member| fleet.bury(member));
+
+    async fn shrink(
+        self,
+        fleet: &mut Fleet,
+        site: &Site,
+        swings: &mut EndpointChanges,
+        random: &mut fastrand::Rng,
+    ) {
+        let leaving = match self {
+            Self::Oldest => fleet.take_oldest(SWING),
+            Self::Zone => fleet.take_newest(SWING),
+        };
+        let gap = GAP.mul_f64(random.f64());
+        if random.bool() {
+            self.list(fleet, site);
+            sleep(gap).await;
+            leaving.iter().for_each(|member| member.terminate());
+            swings.down_listed_first += 1;
+        } else {
+            leaving.iter().for_each(|member| member.terminate());
+            sleep(gap).await;
+            self.list(fleet, site);
+            swings.down_ended_first += 1;
+        }
+        leaving.into_iter().for_each(|member| fleet.bury(member));
+    }
 }
 
 impl Churned {

@@ -75,6 +75,11 @@ impl Fleet {
         self.members.drain(..count.min(self.members.len())).collect()
     }
 
+    /// The same of the newest.
+    pub(crate) fn take_newest(&mut self, count: usize) -> Vec<Member> {
+        self.members.drain(self.members.len().saturating_sub(count)..).collect()
+    }
+
     /// Waits in the background until `member`, which was told to end, is gone.
     pub(crate) fn bury(&mut self, mut member: Member) {
         self.leaving.spawn(async move {

@@ -9,7 +9,9 @@ use tokio::time::Instant;
 
 use crate::certificates::{Authority, KeyKind, Leaf, Validity};
 use crate::client::{Client, TlsOffer};
-use crate::manifests::{Ingress, Manifests, config_map, endpoint_slices, ingress_class, service};
+use crate::manifests::{
+    Ingress, Manifests, config_map, endpoint_slices, endpoint_slices_in_zones, ingress_class, service,
+};
 use crate::process::Fairway;
 
 /// The host of every request.
@@ -99,6 +101,11 @@ impl Site {
     /// Lists `addresses`, all of them ready, as the Service's endpoints.
     pub fn list(&self, addresses: &[SocketAddr]) {
         self.manifests.put("endpoints.yaml", endpoint_slices(NAMESPACE, SERVICE, addresses));
+    }
+
+    /// The same of addresses in zones.
+    pub(super) fn list_in_zones(&self, addresses: &[(SocketAddr, Option<&str>)]) {
+        self.manifests.put("endpoints.yaml", endpoint_slices_in_zones(NAMESPACE, SERVICE, addresses));
     }
 
     /// An Ingress for `path` of the host that answers with a redirect to `https://LABEL.test/`; gives the moment at which

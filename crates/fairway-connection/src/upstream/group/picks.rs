@@ -50,7 +50,7 @@ impl<H: Hop> Group<H> {
             true => rivals.find(|index| is_good(*index)),
             false => rivals.find(|index| !self.members[*index].health().is_suspect()),
         }?;
-        Some(Chosen::new(u32::try_from(index).ok()?, &self.members[index], Errand::Regular))
+        self.chosen_for(index, Errand::Regular)
     }
 
     /// As [`Group::has_room`], among the picks.

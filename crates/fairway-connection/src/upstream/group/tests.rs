@@ -20,7 +20,7 @@ use crate::hop::AnyHop;
 type Hops = AnyHop<TcpStream>;
 
 fn backend(endpoints: u16, balancing: Balancing, traffic: BackendTraffic) -> Arc<Backend> {
-    let address = |number| Address { address: ([192, 0, 2, 1], number).into(), name: None };
+    let address = |number| Address::at(([192, 0, 2, 1], number).into());
     Arc::new(Backend {
         key: "backend".into(),
         origin: Origin::object("Service", "default", "backend"),

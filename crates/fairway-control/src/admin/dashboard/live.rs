@@ -144,7 +144,10 @@ mod tests {
 
     /// One that may last so long.
     fn stream(places: &Arc<Semaphore>, time: Duration) -> Events {
-        let process = Process { viewer: Viewer::blank(), readiness: Arc::new(|| Readiness::Draining { pod_is_deleted: false }) };
+        let process = Process {
+            viewer: Viewer::blank(),
+            readiness: Arc::new(|| Readiness::Draining { pod_is_deleted: false }),
+        };
         let requests = AtomicU64::new(0);
         let count = move || {
             let requests = requests.fetch_add(7, Ordering::Relaxed);

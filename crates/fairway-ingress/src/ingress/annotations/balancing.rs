@@ -1,12 +1,14 @@
-//! Which endpoint gets a request: `load-balance`, `upstream-hash-by*`, `service-upstream`.
+//! Which endpoint gets a request: `load-balance`, `upstream-hash-by*`, `service-upstream`, and Fairway's own
+//! `fairway.dev/traffic-distribution`.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use fairway_model::{Balancing, SessionHash, SessionPart};
+use fairway_model::{Balancing, SessionHash, SessionPart, TrafficDistribution};
 use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::Via;
-use fairway_objects::balance::HashBy;
+use fairway_objects::balance::{DISTRIBUTIONS, HashBy};
+use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::reader::Reader;
@@ -16,6 +18,7 @@ use crate::ingress::values::value;
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     contributions.upstream.balance.balancing = balancing(reader, context.defaults.forwarding.balancing);
     contributions.upstream.balance.hash = hash(reader).map(Arc::new);
+    contributions.upstream.balance.distribution = distribution(reader);
     if value(reader, &context.defaults.values, "service-upstream", switch) == Some(true) {
         contributions.upstream.via = Via::ClusterAddress;
     }
@@ -37,6 +40,25 @@ const ANNOTATIONS: &[Known] = &[
     ),
     done("upstream-hash-by-subset-size"),
 ];
+
+/// It is Fairway's own: `--annotations-prefix` does not change it.
+const DISTRIBUTION: &str = "fairway.dev/traffic-distribution";
+
+/// Reads `fairway.dev/traffic-distribution`.
+fn distribution(reader: &mut Reader<'_>) -> Option<TrafficDistribution> {
+    let value = reader.ingress.object.metadata.annotations.as_ref()?.get(DISTRIBUTION)?.trim();
+    let known = DISTRIBUTIONS.iter().find(|(name, _)| *name == value);
+    if known.is_none() {
+        let names = DISTRIBUTIONS.map(|(name, _)| name).join(", ");
+        let origin = reader.field(&format!("metadata.annotations[\"{DISTRIBUTION}\"]"));
+        let found = Diagnostic::new(Severity::Warning, "invalid-annotation", origin);
+        let problem = format!("\"{value}\" is none of {names}");
+        reader.report(
+            found.because(problem, "endpoints are preferred as trafficDistribution of the Service says"),
+        );
+    }
+    known.map(|(_, distribution)| *distribution)
+}
 
 /// Reads `load-balance`.
 fn balancing(reader: &mut Reader<'_>, default: Balancing) -> Balancing {

@@ -1,0 +1,185 @@
+//! Which endpoints get requests where near ones are preferred, and what becomes of the share of those that fail.
+
+use std::num::NonZeroU32;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fairway_model::{
+    Backend, BackendProtocol, BackendTraffic, Balancing, Endpoint as Address, Location, Origin, Place,
+    PortProtocol, ServiceName, TrafficDistribution,
+};
+use fairway_net::clock::Instant;
+use fairway_routing::session::Belongs;
+use tokio::net::TcpStream;
+
+use super::{Group, Groups, Tried};
+use crate::hop::AnyHop;
+use crate::upstream::endpoint::Chosen;
+use crate::upstream::health::Blame;
+
+type Hops = AnyHop<TcpStream>;
+
+const ALL: [Balancing; 4] =
+    [Balancing::RoundRobin, Balancing::PeakEwma, Balancing::LeastRequests, Balancing::Random];
+
+const REQUESTS: usize = 20_000;
+
+/// Endpoints in these places, each a zone and a node; this process is in zone `a` on node `n1`.
+fn group(
+    places: &[(&str, &str)],
+    balancing: Balancing,
+    traffic: BackendTraffic,
+) -> (Groups<Hops>, Rc<Group<Hops>>) {
+    let endpoint = |(number, (zone, node)): (u16, &(&str, &str))| Address {
+        place: Some(Arc::new(Place {
+            zone: Some((*zone).into()),
+            node: Some((*node).into()),
+            ..Place::default()
+        })),
+        ..Address::at(([192, 0, 2, 1], number).into())
+    };
+    let distribution = Some(TrafficDistribution::PreferSameNode);
+    let backend = Backend {
+        key: "backend".into(),
+        origin: Origin::object("Service", "default", "backend"),
+        service: ServiceName::default(),
+        endpoints: (0..).zip(places).map(endpoint).collect(),
+        protocol: BackendProtocol::Http1,
+        tls: None,
+        balancing,
+        session: None,
+        traffic: BackendTraffic { distribution, ..traffic }.kept(),
+    };
+    let groups = Groups::at(Location { zone: Some("a".into()), node: Some("n1".into()) });
+    let group = groups.group(Arc::new(backend), PortProtocol::Tcp, None);
+    (groups, group)
+}
+
+fn pick(group: &Group<Hops>, random: &mut fastrand::Rng, now: Instant) -> Chosen<Hops> {
+    group.pick(&Tried::default(), Belongs::Anywhere, random, now).unwrap()
+}
+
+/// How many of [`REQUESTS`] requests, one at a time, go to each endpoint, by its port.
+fn shares(group: &Group<Hops>, count: usize) -> Vec<usize> {
+    let (mut random, now) = (fastrand::Rng::with_seed(7), Instant::now());
+    let mut shares = vec![0; count];
+    for _ in 0..REQUESTS {
+        let port = pick(group, &mut random, now).endpoint.identity.address.port();
+        shares[usize::from(port)] += 1;
+    }
+    shares
+}
+
+/// Ejects the endpoint with this port.
+fn eject(group: &Group<Hops>, port: u16) {
+    let members = || group.members.iter();
+    let member = members().find(|member| member.identity.address.port() == port).unwrap();
+    assert!(group.failed(member, Blame::Connect, Instant::now()), "it is ejected");
+}
+
+#[test]
+fn all_requests_stay_near_where_all_endpoints_are_well() {
+    let places = [("b", "n3"), ("a", "n2"), ("b", "n4"), ("a", "n5")];
+    for balancing in ALL {
+        let (groups, group) = group(&places, balancing, BackendTraffic::default());
+        let shares = shares(&group, places.len());
+        assert_eq!((shares[0], shares[2]), (0, 0), "{balancing:?}");
+        assert!(shares[1].abs_diff(shares[3]) <= REQUESTS / 50, "{balancing:?}: {shares:?}");
+        let zones = groups.attempts_by_zone();
+        assert_eq!(zones.get(&("a".into(), true)), Some(&(REQUESTS as u64)), "{balancing:?}");
+        assert_eq!(zones.get(&("b".into(), false)), Some(&0), "{balancing:?}");
+    }
+}
+
+#[test]
+fn the_share_of_an_ejected_endpoint_leaves_and_no_more() {
+    let places = [
+        ("a", "n2"),
+        ("a", "n3"),
+        ("a", "n4"),
+        ("a", "n5"),
+        ("b", "n6"),
+        ("b", "n7"),
+        ("c", "n8"),
+        ("c", "n9"),
+    ];
+    for balancing in ALL {
+        let (_groups, group) = group(&places, balancing, BackendTraffic::default());
+        eject(&group, 1);
+        let shares = shares(&group, places.len());
+        let (near, far) = shares.split_at(4);
+        let (left, most) = (far.iter().sum::<usize>(), REQUESTS / 50);
+        assert!(left.abs_diff(REQUESTS / 4) <= most, "{balancing:?}: {shares:?}");
+        assert_eq!(near[1], 0, "{balancing:?}");
+        // Each of the far ones takes its part of it.
+        assert!(far.iter().all(|share| share.abs_diff(left / 4) <= most), "{balancing:?}: {shares:?}");
+    }
+}
+
+#[test]
+fn requests_leave_the_node_for_the_zone_and_the_zone_for_the_rest() {
+    let places = [("a", "n1"), ("a", "n1"), ("a", "n2"), ("a", "n2"), ("b", "n3"), ("b", "n3")];
+    let (_groups, group) = group(&places, Balancing::Random, BackendTraffic::default());
+    assert_eq!(shares(&group, 6)[2..], [0; 4]);
+    eject(&group, 0);
+    eject(&group, 2);
+    let found = shares(&group, 6);
+    let expected = [0, 8, 0, 4, 2, 2].map(|sixteenths| REQUESTS * sixteenths / 16);
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.abs_diff(expected) <= REQUESTS / 50, "{found} of {expected}");
+    }
+}
+
+#[test]
+fn where_no_near_endpoint_is_well_every_request_goes_farther() {
+    let places = [("a", "n2"), ("b", "n3"), ("b", "n4")];
+    for balancing in ALL {
+        let (_groups, group) = group(&places, balancing, BackendTraffic::default());
+        eject(&group, 0);
+        let shares = shares(&group, 3);
+        assert_eq!((shares[0], shares[1] + shares[2]), (0, REQUESTS), "{balancing:?}");
+    }
+}
+
+#[test]
+fn what_near_endpoints_have_no_room_for_goes_farther_and_nothing_is_refused_before_all_are_full() {
+    let places = [("a", "n2"), ("b", "n3"), ("a", "n4")];
+    for balancing in ALL {
+        let within = BackendTraffic { in_flight: NonZeroU32::new(2), ..BackendTraffic::default() };
+        let (_groups, group) = group(&places, balancing, within);
+        let (mut random, now) = (fastrand::Rng::with_seed(7), Instant::now());
+        let mut held: Vec<_> = (0..6).map(|_| pick(&group, &mut random, now)).collect();
+        let ports = held.iter().map(|chosen| chosen.endpoint.identity.address.port());
+        assert!(ports.enumerate().all(|(at, port)| (port == 1) == (at >= 4)), "{balancing:?}");
+        let none = Tried::default();
+        assert!(group.pick(&none, Belongs::Anywhere, &mut random, now).is_none(), "{balancing:?}");
+        held.clear();
+    }
+}
+
+#[test]
+fn a_request_that_failed_near_is_tried_near_again_before_it_goes_farther() {
+    let places = [("b", "n3"), ("a", "n2"), ("a", "n4")];
+    for balancing in ALL {
+        let (_groups, group) = group(&places, balancing, BackendTraffic::default());
+        let (mut random, now) = (fastrand::Rng::with_seed(7), Instant::now());
+        let mut tried = Tried::default();
+        let ports = [(); 3].map(|()| {
+            let chosen = group.pick(&tried, Belongs::Anywhere, &mut random, now).unwrap();
+            tried.insert(chosen.index);
+            chosen.endpoint.identity.address.port()
+        });
+        assert_eq!(ports[2], 0, "{balancing:?}: {ports:?}");
+    }
+}
+
+#[test]
+fn names_of_zones_are_bounded() {
+    let names: Vec<_> = (0..100).map(|number| format!("z{number}")).collect();
+    let mut places: Vec<_> = names.iter().map(|name| (name.as_str(), "n")).collect();
+    places.push(("a", "n2"));
+    let (groups, _group) = group(&places, Balancing::Random, BackendTraffic::default());
+    let zones = groups.attempts_by_zone();
+    assert!(zones.len() <= 34, "{}", zones.len());
+    assert!(zones.contains_key(&("a".into(), true)) && zones.contains_key(&("others".into(), false)));
+}
