@@ -31,7 +31,7 @@ trap 'exit 1' INT TERM
 "$fairway" echo --listen "127.0.0.1:$((port + 4))" >/dev/null 2>&1 &
 children=$!
 
-# A Service and its only endpoint, the echo backend.
+# A Service and its only endpoint, the echo backend; or $far as well, which gets no request.
 service() {
     cat <<YAML
 ---
@@ -45,7 +45,9 @@ kind: EndpointSlice
 metadata: {name: $1-1, namespace: a, labels: {kubernetes.io/service-name: $1}}
 addressType: IPv4
 ports: [{port: $((port + 4))}]
-endpoints: [{addresses: [127.0.0.1], conditions: {ready: true}}]
+endpoints:
+- {addresses: [127.0.0.1], conditions: {ready: true}, zone: a}
+${far:-}
 YAML
 }
 
@@ -68,6 +70,7 @@ manifests() {
     n=nginx.ingress.kubernetes.io
     path=/
     annotations=
+    far=
     case $1 in
     features)
         path='/(.*)'
@@ -86,6 +89,11 @@ manifests() {
     hash) annotations="$n/upstream-hash-by: \$request_uri" ;;
     basic) annotations="$n/auth-type: basic, $n/auth-secret: users" ;;
     auth) annotations="$n/auth-url: http://other.a.svc.cluster.local/bytes/0" ;;
+    zones)
+        annotations="fairway.dev/traffic-distribution: PreferSameZone"
+        far='- {addresses: [127.0.0.9], conditions: {ready: true}, zone: b}'
+        ;;
+    health) annotations="fairway.dev/health: '{\"check\": {\"interval\": \"1h\"}, \"slowStart\": \"1s\"}'" ;;
     esac
     cat <<YAML
 apiVersion: networking.k8s.io/v1
@@ -141,7 +149,8 @@ for name in "$@"; do
     rm -rf "$here"
     mkdir -p "$here/manifests"
     manifests "$name" >"$here/manifests/all.yaml"
-    valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file="$here/callgrind.out" "$fairway" run \
+    [ "$name" = zones ] && zone=a || zone=
+    FAIRWAY_ZONE=$zone valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file="$here/callgrind.out" "$fairway" run \
         --manifests "$here/manifests" --configmap a/settings --http "127.0.0.1:$port" --https "127.0.0.1:$((port + 1))" \
         --admin "127.0.0.1:$((port + 2))" --workers 1 --access-log off --drain-delay 0 --drain-timeout 1 \
         >"$here/log" 2>&1 &

@@ -24,6 +24,7 @@ mod extension;
 mod field;
 mod forwarding;
 mod guard;
+mod health;
 mod hop;
 mod host;
 mod identity;
@@ -72,6 +73,7 @@ pub use extension::{BodyMode, Extension, GrpcAuth, GrpcService, MutationRules, P
 pub use field::FieldTemplate;
 pub use forwarding::{Fallback, Forwarding, Mirror, MirrorTarget};
 pub use guard::{ClientCertificate, Deny, Guard};
+pub use health::{EndpointHealth, HealthCheck, Probe};
 pub use hop::{EndpointHop, HopConnection, HopVersion};
 pub use host::{HostError, HostPattern, WildcardSpan};
 pub use identity::{

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::health::EndpointHealth;
 use crate::introduction::Introduction;
 use crate::place::TrafficDistribution;
 use crate::policy::Retry;
@@ -65,7 +66,7 @@ pub struct ClientTraffic {
 }
 
 /// How the endpoints of a backend are used. `None` is as everywhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BackendTraffic {
     /// Which failures are tried again, whatever the rule says.
@@ -84,6 +85,9 @@ pub struct BackendTraffic {
     /// Which endpoints are preferred; as the hints of their EndpointSlices say where this is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distribution: Option<TrafficDistribution>,
+    /// What makes an endpoint fit for requests, besides its Service and [`Self::ejection`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<Arc<EndpointHealth>>,
 }
 
 /// When an endpoint that fails is not used for a time (passive outlier ejection).
@@ -103,8 +107,14 @@ pub enum Ejection {
     },
 }
 
-static AS_EVERYWHERE: BackendTraffic =
-    BackendTraffic { retry: None, ejection: None, in_flight: None, hedge: None, distribution: None };
+static AS_EVERYWHERE: BackendTraffic = BackendTraffic {
+    retry: None,
+    ejection: None,
+    in_flight: None,
+    hedge: None,
+    distribution: None,
+    health: None,
+};
 
 impl BackendTraffic {
     /// As a backend keeps it: nothing where all is as everywhere, which most backends are.

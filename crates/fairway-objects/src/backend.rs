@@ -182,8 +182,11 @@ impl BackendRef {
 
     /// How its endpoints are used, and which of them are preferred.
     fn traffic(&self) -> Option<Arc<BackendTraffic>> {
-        let distribution @ Some(_) = self.balance.distribution else { return self.traffic.clone() };
-        BackendTraffic { distribution, ..*BackendTraffic::of(self.traffic.as_ref()) }.kept()
+        let (distribution, health) = (self.balance.distribution, self.balance.health.clone());
+        if distribution.is_none() && health.is_none() {
+            return self.traffic.clone();
+        }
+        BackendTraffic { distribution, health, ..BackendTraffic::of(self.traffic.as_ref()).clone() }.kept()
     }
 
     /// The same with another address.

@@ -1,11 +1,12 @@
 //! Who of a backend's endpoints gets a request, and what tells backends of the same Service and port apart by it.
 
 use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use fairway_model::{
-    Balancing, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionStart, Stickiness,
-    StickyFailure, TrafficDistribution,
+    Balancing, EndpointHealth, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionStart,
+    Stickiness, StickyFailure, TrafficDistribution,
 };
 
 /// Who gets a request.
@@ -17,6 +18,8 @@ pub struct Balance {
     pub hash: Option<Arc<HashBy>>,
     /// Which endpoints are preferred, where that is not as the hints of their EndpointSlices say.
     pub distribution: Option<TrafficDistribution>,
+    /// What makes endpoints fit for requests.
+    pub health: Option<Arc<EndpointHealth>>,
     /// The cookie of sessions, which counts for more. It names no backend yet.
     pub cookie: Option<Arc<SessionCookie>>,
 }
@@ -39,7 +42,7 @@ pub struct HashBy {
 
 impl Default for Balance {
     fn default() -> Self {
-        Self { balancing: Balancing::RoundRobin, hash: None, distribution: None, cookie: None }
+        Self { balancing: Balancing::RoundRobin, hash: None, distribution: None, health: None, cookie: None }
     }
 }
 
@@ -58,6 +61,12 @@ impl Balance {
             Some(TrafficDistribution::PreferSameNode) => ";same-node",
             Some(TrafficDistribution::Any) => ";any-zone",
         });
+        if let Some(health) = &self.health {
+            // Two that differ must never share a backend, and equal ones may.
+            let mut hash = DefaultHasher::new();
+            health.hash(&mut hash);
+            _ = write!(suffix, ";health={:016x}", hash.finish());
+        }
         if let Some(cookie) = &self.cookie {
             write_cookie(&mut suffix, cookie);
         } else if let Some(HashBy { text, hash }) = self.hash.as_deref() {
@@ -70,6 +79,16 @@ impl Balance {
     /// The same without sessions.
     pub fn without_sessions(&self) -> Self {
         Self { cookie: None, ..self.clone() }
+    }
+
+    /// What annotations of ingress-nginx say of it, without Fairway's own.
+    pub fn of_ingress_nginx(&self) -> Self {
+        Self { distribution: None, health: None, ..self.clone() }
+    }
+
+    /// The same with what Fairway's own annotations say in another one.
+    pub fn with_own(self, of: &Self) -> Self {
+        Self { distribution: of.distribution, health: of.health.clone(), ..self }
     }
 
     /// The same where sessions do not begin: answers do not set the cookie, and requests that have it stay at their endpoint.

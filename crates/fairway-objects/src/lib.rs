@@ -26,6 +26,7 @@ pub mod few;
 pub mod filling;
 pub mod gateway_api;
 pub mod gateway_resources;
+pub mod health;
 pub mod identity;
 pub mod inference;
 pub mod inputs;

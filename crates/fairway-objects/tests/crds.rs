@@ -14,11 +14,11 @@ use fairway_objects::policies::{
     ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy, ClientTrafficPolicySpec,
     CompressionCoding, ConcurrencyLimit, CredentialSource, ExtensionPolicy, ExtensionPolicySpec,
     ExternalAuth, ExternalProcessor, ForwardedHeaders, GROUP, GrpcAuth, HashPart, HeaderCondition,
-    HeaderMutationRules, HeaderValue, Hedging, Http3, Jwt, JwtIssuer, JwtKeys, LoadBalancing,
-    MessageProcessing, Oidc, OidcParameter, OutlierEjection, ParentBasedSampling, ProcessingMode,
-    ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy, SamplingRate, SecretOrConfigMapReference,
-    SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference, SessionCookie, Size, SourceRanges,
-    VERSION,
+    HeaderMutationRules, HeaderValue, Health, HealthCheck, Hedging, Http3, Jwt, JwtIssuer, JwtKeys,
+    LoadBalancing, MessageProcessing, Oidc, OidcParameter, OutlierEjection, ParentBasedSampling,
+    ProcessingMode, ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy, SamplingRate,
+    SecretOrConfigMapReference, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference,
+    SessionCookie, Size, SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -198,6 +198,21 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
             consecutive_failures: Some(1),
             first_time: text("1s"),
             longest_time: text("1s"),
+        }),
+        health: Some(Health {
+            check: Some(HealthCheck {
+                type_: text("HTTP"),
+                path: text("/"),
+                host: text("a.test"),
+                expected_statuses: vec![200],
+                service: text("a.B"),
+                interval: text("10s"),
+                timeout: text("1s"),
+                unhealthy_threshold: Some(1),
+                healthy_threshold: Some(1),
+            }),
+            slow_start: text("1s"),
+            panic_threshold: Some(1),
         }),
         limits: Some(BackendLimits {
             requests_per_endpoint: Some(1),

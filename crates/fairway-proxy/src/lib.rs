@@ -26,6 +26,7 @@ mod body_steps;
 mod buffering;
 mod buffers;
 mod cause;
+mod checks;
 mod compression;
 mod downstream;
 mod exchange;

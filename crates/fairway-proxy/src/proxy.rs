@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
+use fairway_connection::upstream::Checks;
 use fairway_net::descriptors::Budget;
 use fairway_net::memory::Memory;
 use fairway_net::output::{OutputSender, OutputThread};
@@ -20,8 +21,8 @@ use crate::buffering::Disk;
 use crate::inspection::{EndpointQuery, EndpointStates, OpenConnections, merge_states};
 use crate::listener::BindError;
 use crate::metrics::{
-    GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_cpu, write_memory, write_spent,
-    write_spread, write_tickets,
+    GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_cpu, write_failing_checks, write_memory,
+    write_spent, write_spread, write_tickets,
 };
 use crate::options::{AccessLogFormat, ProxyOptions, RecorderOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
@@ -47,6 +48,7 @@ pub struct ProxyHandle {
     workers: Vec<mpsc::UnboundedSender<Command>>,
     memory: Arc<Memory>,
     disk: Disk,
+    checks: Checks,
     spread: Arc<Spread>,
     tickets: SessionTickets,
     recorder: RecorderOptions,
@@ -117,13 +119,16 @@ impl Proxy {
         };
         let guards = SharedGuards::new(workers, options.tickets.clone(), options.logouts.clone());
         let quic = SharedEndpoints::new(options.tickets.clone());
-        let shared = Shared { memory: Arc::clone(&memory), guards, disk: disk.clone(), quic };
+        let checks = Checks::default();
+        let shared =
+            Shared { memory: Arc::clone(&memory), guards, disk: disk.clone(), quic, checks: checks.clone() };
         let spread = Spread::new(workers);
         let neighbours = Neighbours::all(&spread);
         let mut handle = ProxyHandle {
             workers: Vec::new(),
             memory,
             disk,
+            checks,
             spread,
             tickets: options.tickets.clone(),
             recorder: options.recorder,
@@ -215,6 +220,7 @@ impl ProxyHandle {
         let (used, budget) = self.memory.figures();
         write_memory(used, budget, beginning);
         write_buffer_disk(self.disk.used(), beginning);
+        write_failing_checks(self.checks.failing(), beginning);
         write_spread(&self.spread.counts(), beginning);
         write_cpu(&cpu, beginning);
         write_tickets(&self.tickets.figures(), beginning);

@@ -462,6 +462,7 @@ fn worker_started_with<N: Network>(
         guards: guards.clone(),
         disk: Disk::inline(&std::env::temp_dir(), DISK).expect("a directory for files"),
         quic: SharedEndpoints::new(SessionTickets::default()),
+        checks: fairway_connection::upstream::Checks::default(),
     };
     let worker =
         Rc::new(Worker::new(Arc::new(options), network, &published, log, shared, Neighbours::none()));

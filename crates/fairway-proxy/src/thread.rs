@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::accept::AcceptLoops;
 use crate::access_log::AccessLog;
+use crate::checks;
 use crate::downstream;
 use crate::inspection::{EndpointQuery, EndpointStates, OpenConnections};
 use crate::metrics::{GenerationCounts, Sample, Totals};
@@ -125,6 +126,9 @@ async fn serve(launch: Launch) -> std::io::Result<Drained> {
     loops.follow()?;
     publisher.note_adoption(index, first.snapshot.version());
 
+    if index == 0 {
+        tokio::task::spawn_local(checks::run(Rc::clone(&worker), publisher.subscribe()));
+    }
     tokio::task::spawn_local(follow(Rc::clone(&worker), Rc::clone(&loops), publisher, index, updates));
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
     tokio::task::spawn_local(look_at_waits(Rc::clone(&worker)));

@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use fairway_model::{
     AnswerEdit, ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, Backend, BackendKey, BackendTraffic,
-    ClaimHeader, ClaimMatch, ClientTraffic, Config, CredentialLocation, Decision, Ejection, Endpoint, Guard,
-    HostPattern, JwtAuth, JwtIssuer, JwtKeys, Listener, ListenerProtocol, Origin, Phases, Propagation, Retry,
-    SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness,
-    StickyFailure, StreamKey, StreamPolicy, StreamRoute, Tracing, TrafficDistribution, VirtualHost,
-    WeightedBackend,
+    ClaimHeader, ClaimMatch, ClientTraffic, Config, CredentialLocation, Decision, Ejection, Endpoint,
+    EndpointHealth, Guard, HealthCheck, HostPattern, JwtAuth, JwtIssuer, JwtKeys, Listener, ListenerProtocol,
+    Origin, Phases, Probe, Propagation, Retry, SameSite, SecureCookie, SessionCookie, SessionHash,
+    SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamPolicy, StreamRoute,
+    Tracing, TrafficDistribution, VirtualHost, WeightedBackend,
 };
 use fairway_testkit::tokens::{Signer, published};
 use serde_json::json;
@@ -362,6 +362,17 @@ fn traffic_of_its_own_allocates_nothing() {
             in_flight: NonZeroU32::new(1),
             hedge: Some(Duration::ZERO),
             distribution: Some(TrafficDistribution::PreferSameZone),
+            health: Some(Arc::new(EndpointHealth {
+                check: Some(Arc::new(HealthCheck {
+                    probe: Probe::Tcp,
+                    interval: Duration::from_secs(3600),
+                    timeout: Duration::from_secs(1),
+                    failures: NonZeroU8::MIN,
+                    successes: NonZeroU8::MIN,
+                })),
+                slow_start: Some(Duration::from_secs(1)),
+                panic_threshold: Some(50),
+            })),
         };
         backend.traffic = traffic.kept();
         config.backends.insert(backend.key.clone(), Arc::new(backend));

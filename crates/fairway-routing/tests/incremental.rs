@@ -77,7 +77,7 @@ fn a_change_of_nothing_but_traffic_is_another_value_in_the_same_slot() {
     let first = compile(&config, None).snapshot;
     let slot = first.slot(&"a.test".into()).unwrap();
     let mut changed = (**first.backend(slot).unwrap()).clone();
-    changed.traffic = BackendTraffic { in_flight: NonZeroU32::new(7), ..*changed.traffic() }.kept();
+    changed.traffic = BackendTraffic { in_flight: NonZeroU32::new(7), ..changed.traffic().clone() }.kept();
     config.backends.insert(changed.key.clone(), Arc::new(changed));
     let second = compile(&config, Some(&first)).snapshot;
     assert_eq!(

@@ -59,6 +59,8 @@ pub struct Endpoint<H> {
     connect: PeakEwma,
     /// How many groups have it.
     memberships: Cell<u32>,
+    /// When it joined a group that had others; `None` where it was there from the beginning.
+    began: Option<Instant>,
     opening: Opening,
 }
 
@@ -174,7 +176,11 @@ const KEPT_AT_LEAST: usize = 320;
 
 impl<H: Hop> Endpoint<H> {
     /// Healthy, without connections, which will be part of `idle_of_all`.
-    pub(crate) fn new(identity: EndpointIdentity, idle_of_all: Rc<Cell<usize>>) -> Self {
+    pub(crate) fn new(
+        identity: EndpointIdentity,
+        idle_of_all: Rc<Cell<usize>>,
+        began: Option<Instant>,
+    ) -> Self {
         Self {
             identity,
             idle: RefCell::new(Vec::new()),
@@ -187,8 +193,14 @@ impl<H: Hop> Endpoint<H> {
             latency: PeakEwma::default(),
             connect: PeakEwma::default(),
             memberships: Cell::new(0),
+            began,
             opening: Opening::default(),
         }
+    }
+
+    /// When it joined a group that had others; `None` where it was there from the beginning.
+    pub(crate) fn began(&self) -> Option<Instant> {
+        self.began
     }
 
     /// A connection, or a part of one, that has room for an exchange and shows no event since its last answer; the youngest

@@ -1,5 +1,6 @@
 //! The endpoints of one backend as one worker uses them, and who gets the next request.
 
+mod fitness;
 pub mod picks;
 mod tiers;
 mod zones;
@@ -16,9 +17,11 @@ use fairway_net::clock::Instant;
 use fairway_routing::session::Belongs;
 
 use crate::sides::Hop;
+use crate::upstream::checks::Checks;
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::{Blame, Ejecting};
 use crate::upstream::state::EndpointState;
+use fitness::Fitness;
 use tiers::turned;
 use zones::Zones;
 
@@ -33,6 +36,8 @@ pub struct Groups<H> {
     /// Where this process runs.
     location: Location,
     zones: Zones,
+    /// What checks say of endpoints, to all workers.
+    checks: Checks,
 }
 
 /// A backend's endpoints.
@@ -49,6 +54,7 @@ pub struct Group<H> {
     zones: Box<[Rc<Cell<u64>>]>,
     /// Attempts that a member may have under way, whichever groups they are of.
     most: u32,
+    fitness: Fitness,
     /// What ejects a member; nothing where this is `None`.
     ejecting: Option<Ejecting>,
     /// Whether it was retired: its members no longer count it.
@@ -105,14 +111,15 @@ impl Tried {
 
 impl<H> Default for Groups<H> {
     fn default() -> Self {
-        Self::at(Location::default())
+        Self::at(Location::default(), Checks::default())
     }
 }
 
 impl<H> Groups<H> {
     /// None yet; endpoints near this place are preferred, as their backends say.
-    pub fn at(location: Location) -> Self {
-        Self { known: RefCell::default(), idle: Rc::default(), location, zones: Zones::default() }
+    pub fn at(location: Location, checks: Checks) -> Self {
+        let (known, idle, zones) = (RefCell::default(), Rc::default(), Zones::default());
+        Self { known, idle, location, zones, checks }
     }
 }
 
@@ -126,7 +133,7 @@ impl<H: Hop> Groups<H> {
     ) -> Rc<Group<H>> {
         let mut known = self.known.borrow_mut();
         let near = tiers::of(&self.location, &backend);
-        let members = near
+        let members: Vec<Rc<Endpoint<H>>> = near
             .in_order(&backend.endpoints)
             .map(|endpoint| {
                 let identity = EndpointIdentity {
@@ -137,7 +144,9 @@ impl<H: Hop> Groups<H> {
                 };
                 let shared = known.get(&identity).and_then(Weak::upgrade);
                 let member = shared.unwrap_or_else(|| {
-                    let fresh = Rc::new(Endpoint::new(identity.clone(), Rc::clone(&self.idle)));
+                    // Those that a group begins with are no newer than it.
+                    let began = older.map(|_| Instant::now());
+                    let fresh = Rc::new(Endpoint::new(identity.clone(), Rc::clone(&self.idle), began));
                     known.insert(identity, Rc::downgrade(&fresh));
                     fresh
                 });
@@ -148,11 +157,13 @@ impl<H: Hop> Groups<H> {
         let next = Cell::new(older.map_or(0, |older| older.next.get()));
         let keys = near.in_order(&fairway_routing::session::keys(&backend)).copied().collect();
         let zones = self.zones.of(&self.location, near.in_order(&backend.endpoints));
+        let identities = members.iter().map(|member| &member.identity);
+        let fitness = Fitness::of(&backend, transport, &self.checks, identities);
         let tiers = near.ends;
         let most = backend.traffic().in_flight.map_or(u32::MAX, NonZeroU32::get);
         let ejecting = Ejecting::of(backend.traffic().ejection);
         let is_retired = Cell::new(false);
-        Rc::new(Group { backend, members, tiers, keys, next, zones, most, ejecting, is_retired })
+        Rc::new(Group { backend, members, tiers, keys, next, zones, most, fitness, ejecting, is_retired })
     }
 
     /// A group that a newer snapshot replaced or dropped; its replacement, if any, was made before.
@@ -343,7 +354,7 @@ impl<H: Hop> Group<H> {
             return Some(near);
         }
         let start = self.start(self.members.len(), random);
-        let chosen = self.best(self.from(start), tried, now);
+        let chosen = self.best(self.from(start), tried, random, now);
         chosen.or_else(|| self.left(start, tried, now).find(|index| self.takes_more(*index)))
     }
 
@@ -357,7 +368,7 @@ impl<H: Hop> Group<H> {
                 _ => random.usize(begin..end),
             };
             if self.is_usable(drawn, now)
-                && let Some(chosen) = self.best(turned(begin..end, drawn), tried, now)
+                && let Some(chosen) = self.best(turned(begin..end, drawn), tried, random, now)
             {
                 return Some(chosen);
             }
@@ -365,7 +376,7 @@ impl<H: Hop> Group<H> {
         }
         let farthest = begin..self.members.len();
         let drawn = random.usize(farthest.clone());
-        self.best(turned(farthest, drawn), tried, now)
+        self.best(turned(farthest, drawn), tried, random, now)
     }
 
     /// How many members are nearest.
@@ -374,9 +385,17 @@ impl<H: Hop> Group<H> {
     }
 
     /// The one of these that the backend's balancing prefers, of those that were not tried and may be used.
-    fn best(&self, members: impl Iterator<Item = usize>, tried: &Tried, now: Instant) -> Option<usize> {
+    fn best(
+        &self,
+        members: impl Iterator<Item = usize>,
+        tried: &Tried,
+        random: &mut fastrand::Rng,
+        now: Instant,
+    ) -> Option<usize> {
         let open = members.filter(|index| !tried.contains(*index) && self.takes_more(*index));
-        let mut usable = open.filter(|index| self.is_usable(*index, now));
+        let usable = open.filter(|index| self.is_usable(*index, now));
+        let mut usable =
+            usable.filter(|index| self.fitness.is_warm(*index, self.members[*index].began(), random, now));
         match self.backend.balancing {
             Balancing::RoundRobin | Balancing::Random => usable.next(),
             Balancing::PeakEwma => usable.take(2).reduce(|one, two| {
@@ -400,8 +419,11 @@ impl<H: Hop> Group<H> {
         })
     }
 
-    /// Whether it is healthy or is due for a probe, or nothing ejects it here.
+    /// Whether it is healthy or is due for a probe, or nothing ejects it here; and whether checks find it fit.
     fn is_usable(&self, index: usize, now: Instant) -> bool {
+        if self.fitness.is_out(index) {
+            return false;
+        }
         let health = self.members[index].health();
         health.is_good() || health.wants_probe(now) || (self.ejecting.is_none() && health.is_ejected())
     }
@@ -442,7 +464,8 @@ impl<H: Hop> Group<H> {
     /// Never one that is itself late, nor one that takes no more.
     pub fn rival(&self, tried: &Tried, random: &mut fastrand::Rng) -> Option<Chosen<H>> {
         let start = random.usize(..self.first_tier().max(1));
-        let untried = || self.from(start).filter(|index| !tried.contains(*index));
+        let is_left = |index: &usize| !tried.contains(*index) && !self.fitness.is_out(*index);
+        let untried = || self.from(start).filter(is_left);
         let is_good = |index: usize| self.members[index].health().is_good();
         let mut rivals = untried().filter(|index| self.takes_more(*index));
         let index = match untried().any(is_good) {

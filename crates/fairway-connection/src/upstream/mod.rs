@@ -5,6 +5,7 @@
 //!   the request where there are some, and keeps to what the backend says of its traffic: how many requests an endpoint may have under way, and what ejects one.
 //! * [`endpoint`]: one address, shared by all groups that have it, with its pool.
 //! * [`health`]: what failures say of it.
+//! * [`checks`]: what health checks say of it, to all workers.
 //! * [`lease`]: one exchange's worth of a connection, which the pool lends.
 //! * [`room`]: idle connections give way when descriptors run short.
 //! * [`state`]: what of all this others may look at.
@@ -13,6 +14,7 @@
 //! everything that makes two connections to it alike. No group chooses an endpoint that has as many attempts
 //! under way as its backend allows, and an attempt that ends, however it does, makes room. Nothing here connects, and nothing knows what a request is.
 
+pub mod checks;
 pub mod endpoint;
 pub mod group;
 pub mod health;
@@ -21,6 +23,7 @@ pub mod lease;
 pub mod room;
 pub mod state;
 
+pub use checks::{CheckState, Checked, Checks};
 pub use endpoint::{Awaited, Chosen, Endpoint, EndpointIdentity, Errand, Opened, PoolLimits, Underway};
 pub use group::picks::Picks;
 pub use group::{Group, Groups, Tried};

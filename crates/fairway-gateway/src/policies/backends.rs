@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    BackendTraffic, Balancing, BodyHandling, Ejection, Retry, RetryBy, SameSite, SecureCookie, SessionCookie,
-    SessionHash, SessionPart, SessionStart, Stickiness, StickyFailure,
+    BackendTraffic, Balancing, BodyHandling, Ejection, EndpointHealth, Retry, RetryBy, SameSite,
+    SecureCookie, SessionCookie, SessionHash, SessionPart, SessionStart, Stickiness, StickyFailure,
 };
 use fairway_objects::balance::{Balance, DISTRIBUTIONS, HashBy};
+use fairway_objects::external_processor::InvalidField;
+use fairway_objects::health;
 use fairway_objects::policies as types;
 use fairway_objects::policies::{BackendLimits, BackendTrafficPolicySpec};
 
@@ -61,6 +63,7 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse
             balancing: algorithm.unwrap_or(Balancing::PeakEwma),
             hash: hash.map(Arc::new),
             distribution,
+            health: spec.health.as_ref().map(health).transpose()?.map(Arc::new),
             cookie: cookie.map(Arc::new),
         },
         traffic: BackendTraffic {
@@ -68,11 +71,18 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse
             ejection: spec.outlier_ejection.as_ref().map(ejection).transpose()?,
             in_flight: in_flight(&limits)?,
             hedge: time("spec.hedging.connectDelay", delay)?,
-            distribution: None,
+            ..BackendTraffic::default()
         },
         bodies: bodies(spec, &limits, &mut warnings)?.kept(),
     };
     Ok(Reading { said, warnings })
+}
+
+fn health(of: &types::Health) -> Result<EndpointHealth, Wrong> {
+    health::read(of).map_err(|InvalidField { field, value, problem }| {
+        let value = value.map_or_else(String::new, |value| format!("\"{value}\" "));
+        Wrong::new(format!("spec.health.{field}"), format!("{value}{problem}"))
+    })
 }
 
 fn in_flight(limits: &BackendLimits) -> Result<Option<NonZeroU32>, Wrong> {

@@ -27,12 +27,13 @@ const TYPED: [(&str, Make); 5] = [
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
     "api-key",
     "authorization",
     "compat",
     "compression",
     EXTENSION,
+    "health",
     "jwt",
     "oidc",
     "rate-limits",

@@ -350,8 +350,12 @@ impl<'a> Builder<'a> {
         let own = &owner.contributions.upstream;
         match self.services.of(location) {
             None => (own.balance.clone(), own.via),
-            Some(shared) if self.layout.begins_sessions(location) => (shared.balance.clone(), shared.via),
-            Some(shared) => (shared.balance.clone().without_new_sessions(), shared.via),
+            Some(shared) if self.layout.begins_sessions(location) => {
+                (shared.balance.clone().with_own(&own.balance), shared.via)
+            }
+            Some(shared) => {
+                (shared.balance.clone().with_own(&own.balance).without_new_sessions(), shared.via)
+            }
         }
     }
 
@@ -417,8 +421,9 @@ impl<'a> Builder<'a> {
         let usual = self.usual();
         self.diagnostics.extend(shared.into_iter().flat_map(|shared| shared.describe_canary(joining, usual)));
         let upstream = &owner.contributions.upstream;
-        let (mut balance, via) =
-            shared.map_or((upstream.balance.clone(), upstream.via), |it| (it.balance.clone(), it.via));
+        let (mut balance, via) = shared.map_or((upstream.balance.clone(), upstream.via), |it| {
+            (it.balance.clone().with_own(&upstream.balance), it.via)
+        });
         balance.cookie = match canary.sessions {
             Sessions::OfMain => main.balance.cookie.clone(),
             Sessions::Own => balance.cookie.or_else(|| upstream.balance.cookie.clone()),

@@ -120,7 +120,9 @@ impl SharedService {
     fn balancing_of(&self, owner: &ServedIngress, service: &str, usual: Usual) -> Option<Said> {
         let own = &owner.contributions.upstream;
         let giver = self.givers.balance.as_ref()?;
-        if (own.balance.without_sessions(), own.via) == (self.balance.without_sessions(), self.via) {
+        if (own.balance.of_ingress_nginx().without_sessions(), own.via)
+            == (self.balance.without_sessions(), self.via)
+        {
             return None;
         }
         let problem = format!("balancing of {service} is that of Ingress {giver}, the oldest that uses it");

@@ -182,7 +182,7 @@ impl Ingresses {
             mode: key(first(Facet::Mode).filter(|_| differ(Facet::Cookie))),
         };
         Some(SharedService {
-            balance: Balance { cookie, ..upstream.balance.clone() },
+            balance: Balance { cookie, ..upstream.balance.of_ingress_nginx() },
             via: upstream.via,
             givers,
             canary: joined
@@ -236,7 +236,8 @@ fn facts(ingress: &ServedIngress) -> Vec<Fact> {
         return Vec::new();
     }
     let upstream = &ingress.contributions.upstream;
-    let balance = format!("{}{:?}", upstream.balance.without_sessions().suffix(), upstream.via);
+    let balance =
+        format!("{}{:?}", upstream.balance.of_ingress_nginx().without_sessions().suffix(), upstream.via);
     let cookie = upstream.balance.cookie.as_ref().filter(|_| ingress.canary().is_none()).map(|cookie| {
         let wish = Balance { cookie: Some(cookie.clone()), ..Balance::default() };
         format!("{}{:?}", wish.suffix(), upstream.mode)

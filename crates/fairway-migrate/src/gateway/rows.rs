@@ -118,9 +118,15 @@ fn fate(name: &str, value: &str, remarks: &[Remark]) -> (Fate, String) {
     if CARRIED.contains(&name) || USUAL.contains(&(name, value)) || asks_nothing {
         return (Fate::Same, String::new());
     }
-    if name == "fairway.dev/traffic-distribution" {
-        let why = "trafficDistribution of the Service says it, or of a BackendTrafficPolicy for the Service";
-        return (Fate::Lost, why.to_owned());
+    let of_policies = [
+        ("fairway.dev/health", "health of a BackendTrafficPolicy for the Service says it"),
+        (
+            "fairway.dev/traffic-distribution",
+            "trafficDistribution of the Service says it, or of a BackendTrafficPolicy for it",
+        ),
+    ];
+    if let Some((_, why)) = of_policies.iter().find(|(own, _)| *own == name) {
+        return (Fate::Lost, (*why).to_owned());
     }
     match known(name).map(|known| known.support) {
         Some(Support::Needless { .. }) => (Fate::Same, String::new()),

@@ -44,6 +44,9 @@ pub struct BackendTrafficPolicySpec {
     /// When an endpoint that fails is not used for a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outlier_ejection: Option<OutlierEjection>,
+    /// Which endpoints are fit for requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
     /// How much endpoints are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<BackendLimits>,
@@ -149,6 +152,54 @@ pub struct OutlierEjection {
     /// How long it is at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_time: Option<String>,
+}
+
+/// Which endpoints are fit for requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Health {
+    /// What Fairway asks each endpoint by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<HealthCheck>,
+    /// How long an endpoint that is new, or fit again, takes to get its whole share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_start: Option<String>,
+    /// Where more than this percentage of the endpoints fail their checks, checks do not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub panic_threshold: Option<i32>,
+}
+
+/// A request of Fairway's own to each endpoint, again and again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HealthCheck {
+    /// `HTTP` (default), `GRPC` or `TCP`.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_: Option<String>,
+    /// With `HTTP`: path and query; `/` where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// With `HTTP`: the `Host`; the address of the endpoint where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// With `HTTP`: the statuses that are a success; 200 to 399 where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expected_statuses: Vec<i32>,
+    /// With `GRPC`: the service that is asked about; the server as a whole where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// From the beginning of one to the beginning of the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<String>,
+    /// How long one may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// Failures in a row after which an endpoint is out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unhealthy_threshold: Option<i32>,
+    /// Successes in a row after which it is in again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub healthy_threshold: Option<i32>,
 }
 
 /// How much endpoints are asked for.

@@ -14,8 +14,8 @@ mod size;
 
 pub use backends::{
     BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BodyBufferSize, BodyBuffering,
-    CompressionCoding, HashPart, Hedging, LoadBalancing, OutlierEjection, ResponseCompression, RetryPolicy,
-    SessionCookie,
+    CompressionCoding, HashPart, Health, HealthCheck, Hedging, LoadBalancing, OutlierEjection,
+    ResponseCompression, RetryPolicy, SessionCookie,
 };
 pub use clients::{
     BlockedClients, ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy,

@@ -210,8 +210,10 @@ fn loses_a_backend<H: Hop>(before: &Serving<'_, H>, now: &Serving<'_, H>) -> boo
 }
 
 fn has_same_traffic<H: Hop>(before: &Serving<'_, H>, now: &Serving<'_, H>) -> bool {
-    let of = |serving: &Serving<'_, H>, slot| serving.backend(slot).map(|backend| *backend.traffic());
-    now.slots().all(|slot| of(before, slot) == of(now, slot))
+    now.slots().all(|slot| {
+        let [before, now] = [before, now].map(|serving| serving.backend(slot));
+        before.map(|backend| backend.traffic()) == now.map(|backend| backend.traffic())
+    })
 }
 
 fn allows_same_bodies<H: Hop>(before: &Serving<'_, H>, now: &Serving<'_, H>) -> bool {

@@ -354,6 +354,11 @@ impl Counters {
         self.label(Stage::Check, result);
     }
 
+    /// A health check is over, with this result.
+    pub(crate) fn health_checked(&self, result: &'static str) {
+        self.label(Stage::HealthCheck, result);
+    }
+
     /// The stream to an extension service is over, with this result.
     pub(crate) fn extension_ended(&self, result: &'static str) {
         self.label(Stage::Extension, result);

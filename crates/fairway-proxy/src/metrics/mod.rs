@@ -28,5 +28,5 @@ pub use process::write_spent;
 pub use quic::Quic;
 pub use sample::{Gauges, Sample};
 pub(crate) use text::write_tickets;
-pub use text::{Text, write_buffer_disk, write_cpu, write_memory, write_spread};
+pub use text::{Text, write_buffer_disk, write_cpu, write_failing_checks, write_memory, write_spread};
 pub use totals::{TimeBound, Totals};

@@ -19,11 +19,13 @@ pub enum Stage {
     Check,
     /// At the end of the stream to an extension service.
     Extension,
+    /// At the end of a health check of an endpoint.
+    HealthCheck,
 }
 
 impl Stage {
     /// In the order of metrics.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Connection,
         Self::Exchange,
         Self::Call,
@@ -32,6 +34,7 @@ impl Stage {
         Self::Datagram,
         Self::Check,
         Self::Extension,
+        Self::HealthCheck,
     ];
 }
 

@@ -151,6 +151,7 @@ fn write_reasons(reasons: &BTreeMap<Reason, u64>, out: &mut String) {
         Stage::Datagram => ("fairway_datagrams_dropped_total", "reason"),
         Stage::Check => ("fairway_authorization_checks_total", "result"),
         Stage::Extension => ("fairway_extension_streams_total", "result"),
+        Stage::HealthCheck => ("fairway_health_checks_total", "result"),
     };
     for stage in Stage::ALL {
         head(out, of(&stage).0, "counter");
@@ -185,6 +186,11 @@ pub fn write_memory(used: u64, budget: u64, out: &mut String) {
     for (name, value) in [("fairway_memory_used_bytes", used), ("fairway_memory_budget_bytes", budget)] {
         single(out, name, "gauge", "", value);
     }
+}
+
+/// Writes how many endpoints fail their health checks.
+pub fn write_failing_checks(count: u64, out: &mut String) {
+    single(out, "fairway_endpoints_failing_checks", "gauge", "", count);
 }
 
 /// Writes how many bytes of bodies that are held are on disk.

@@ -120,6 +120,7 @@ impl Process {
                 guards: guards.clone(),
                 disk: Disk::inline(&std::env::temp_dir(), DISK).unwrap(),
                 quic: process.shared.clone(),
+                checks: fairway_connection::upstream::Checks::default(),
             };
             let (network, _) = ScriptedNetwork::new(script.clone());
             let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(log.clone()));

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use fairway_connection::takebacks::Takebacks;
+use fairway_connection::upstream::Checks;
 use fairway_net::budgets::Budgets;
 use fairway_net::clock::Instant;
 use fairway_net::descriptors::{Budget, Descriptors};
@@ -69,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) guards: SharedGuards,
     pub(crate) disk: Disk,
     pub(crate) quic: SharedEndpoints,
+    pub(crate) checks: Checks,
 }
 
 /// What the connections of one thread share.
@@ -93,6 +95,8 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) guards: Guards,
     /// What its endpoints of QUIC have in common with those of other workers.
     pub(crate) quic: SharedEndpoints,
+    /// What health checks say of endpoints.
+    pub(crate) checks: Checks,
     /// When it began: what its exchanges count time from.
     pub(crate) began: Instant,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
@@ -110,8 +114,9 @@ impl<N: Network> Worker<N> {
         shared: Shared,
         neighbours: Neighbours<Open<N>>,
     ) -> Self {
-        let Shared { memory, guards, disk, quic } = shared;
-        let (groups, counters) = (Rc::new(Groups::at(options.location.clone())), Counters::default());
+        let Shared { memory, guards, disk, quic, checks } = shared;
+        let (groups, counters) =
+            (Rc::new(Groups::at(options.location.clone(), checks.clone())), Counters::default());
         let limits = &options.limits;
         let heads = limits.head();
         let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
@@ -147,6 +152,7 @@ impl<N: Network> Worker<N> {
             traces,
             guards: guards.of_worker(),
             quic,
+            checks,
             adopted: RefCell::new(adopted),
             history: History::default(),
             random: RefCell::new(fastrand::Rng::new()),

@@ -1,14 +1,17 @@
 //! Which endpoint gets a request: `load-balance`, `upstream-hash-by*`, `service-upstream`, and Fairway's own
-//! `fairway.dev/traffic-distribution`.
+//! `fairway.dev/traffic-distribution` and `fairway.dev/health`.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use fairway_model::{Balancing, SessionHash, SessionPart, TrafficDistribution};
+use fairway_model::{Balancing, EndpointHealth, SessionHash, SessionPart, TrafficDistribution};
+use fairway_objects::annotations::field_of_policies;
 use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::Via;
 use fairway_objects::balance::{DISTRIBUTIONS, HashBy};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
+use fairway_objects::external_processor::InvalidField;
+use fairway_objects::health;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::reader::Reader;
@@ -19,6 +22,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     contributions.upstream.balance.balancing = balancing(reader, context.defaults.forwarding.balancing);
     contributions.upstream.balance.hash = hash(reader).map(Arc::new);
     contributions.upstream.balance.distribution = distribution(reader);
+    contributions.upstream.balance.health = health(reader).map(Arc::new);
     if value(reader, &context.defaults.values, "service-upstream", switch) == Some(true) {
         contributions.upstream.via = Via::ClusterAddress;
     }
@@ -41,8 +45,29 @@ const ANNOTATIONS: &[Known] = &[
     done("upstream-hash-by-subset-size"),
 ];
 
-/// It is Fairway's own: `--annotations-prefix` does not change it.
+/// Fairway's own: `--annotations-prefix` does not change them.
+const HEALTH: &str = "fairway.dev/health";
 const DISTRIBUTION: &str = "fairway.dev/traffic-distribution";
+
+/// Reads `fairway.dev/health`, which has the fields of `spec.health` of a BackendTrafficPolicy as JSON. It protects nobody, so one that
+/// cannot be read closes nothing.
+fn health(reader: &mut Reader<'_>) -> Option<EndpointHealth> {
+    let value = reader.ingress.object.metadata.annotations.as_ref()?.get(HEALTH)?;
+    let read = field_of_policies(value).and_then(|read| {
+        health::read(&read).map_err(|InvalidField { field, problem, .. }| format!("{field} {problem}"))
+    });
+    read.map_err(|problem| {
+        let consequence = "endpoints are not checked, and new ones get their whole share";
+        invalid(reader, HEALTH, problem, consequence);
+    })
+    .ok()
+}
+
+fn invalid(reader: &mut Reader<'_>, name: &str, problem: String, consequence: &str) {
+    let origin = reader.field(&format!("metadata.annotations[\"{name}\"]"));
+    let found = Diagnostic::new(Severity::Warning, "invalid-annotation", origin);
+    reader.report(found.because(problem, consequence));
+}
 
 /// Reads `fairway.dev/traffic-distribution`.
 fn distribution(reader: &mut Reader<'_>) -> Option<TrafficDistribution> {
@@ -50,12 +75,9 @@ fn distribution(reader: &mut Reader<'_>) -> Option<TrafficDistribution> {
     let known = DISTRIBUTIONS.iter().find(|(name, _)| *name == value);
     if known.is_none() {
         let names = DISTRIBUTIONS.map(|(name, _)| name).join(", ");
-        let origin = reader.field(&format!("metadata.annotations[\"{DISTRIBUTION}\"]"));
-        let found = Diagnostic::new(Severity::Warning, "invalid-annotation", origin);
         let problem = format!("\"{value}\" is none of {names}");
-        reader.report(
-            found.because(problem, "endpoints are preferred as trafficDistribution of the Service says"),
-        );
+        let consequence = "endpoints are preferred as trafficDistribution of the Service says";
+        invalid(reader, DISTRIBUTION, problem, consequence);
     }
     known.map(|(_, distribution)| *distribution)
 }

@@ -1,0 +1,216 @@
+//! `spec.health` of a BackendTrafficPolicy, and the value of the annotation `fairway.dev/health`, as [`EndpointHealth`] of the model.
+
+use std::num::NonZeroU8;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{EndpointHealth, HealthCheck, Probe};
+
+use crate::duration;
+use crate::external_processor::InvalidField;
+use crate::policies as types;
+
+/// How often endpoints are checked where nothing is said, and the bounds of it.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
+const INTERVALS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3600)];
+/// How long a check may take where nothing is said; never longer than its interval.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Failures in a row after which an endpoint is out, where nothing is said.
+pub const DEFAULT_FAILURES: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
+/// Successes in a row after which it is in again, where nothing is said.
+pub const DEFAULT_SUCCESSES: NonZeroU8 = NonZeroU8::new(1).expect("1 is not 0");
+/// The share of endpoints, in percent, beyond which checks do not count where nothing is said.
+pub const DEFAULT_PANIC_THRESHOLD: u8 = 50;
+/// The longest slow start.
+const LONGEST_START: Duration = Duration::from_secs(3600);
+const MAX_STATUSES: usize = 16;
+const MAX_TEXT: usize = 1024;
+
+/// Reads it.
+///
+/// # Errors
+/// The first field that cannot be used.
+pub fn read(of: &types::Health) -> Result<EndpointHealth, InvalidField> {
+    let slow_start = time("slowStart", of.slow_start.as_deref(), Duration::from_secs(1)..=LONGEST_START)?;
+    let threshold = of.panic_threshold.map(|percent| match u8::try_from(percent) {
+        Ok(percent @ 0..=100) => Ok(percent),
+        _ => Err(invalid("panicThreshold", &percent, "is not from 0 to 100")),
+    });
+    let check = of.check.as_ref().map(check).transpose()?;
+    let panic_threshold = threshold.transpose()?;
+    if panic_threshold.is_some() && check.is_none() {
+        return Err(invalid("panicThreshold", "", "has no meaning without check"));
+    }
+    let panic_threshold = check.as_ref().map(|_| panic_threshold.unwrap_or(DEFAULT_PANIC_THRESHOLD));
+    Ok(EndpointHealth { check: check.map(Arc::new), slow_start, panic_threshold })
+}
+
+fn check(of: &types::HealthCheck) -> Result<HealthCheck, InvalidField> {
+    let interval = time("check.interval", of.interval.as_deref(), INTERVALS[0]..=INTERVALS[1])?;
+    let interval = interval.unwrap_or(DEFAULT_INTERVAL);
+    let timeout = time("check.timeout", of.timeout.as_deref(), Duration::from_millis(1)..=interval)?;
+    Ok(HealthCheck {
+        probe: probe(of)?,
+        interval,
+        timeout: timeout.unwrap_or(DEFAULT_TIMEOUT.min(interval)),
+        failures: count("check.unhealthyThreshold", of.unhealthy_threshold)?.unwrap_or(DEFAULT_FAILURES),
+        successes: count("check.healthyThreshold", of.healthy_threshold)?.unwrap_or(DEFAULT_SUCCESSES),
+    })
+}
+
+fn probe(of: &types::HealthCheck) -> Result<Probe, InvalidField> {
+    let kind = of.type_.as_deref().unwrap_or("HTTP");
+    let fields = [
+        ("check.path", of.path.is_some(), "HTTP"),
+        ("check.host", of.host.is_some(), "HTTP"),
+        ("check.expectedStatuses", !of.expected_statuses.is_empty(), "HTTP"),
+        ("check.service", of.service.is_some(), "GRPC"),
+    ];
+    let stray = fields.into_iter().find(|(_, is_there, of)| *is_there && *of != kind);
+    let known = ["HTTP", "GRPC", "TCP"].contains(&kind);
+    if let (true, Some((field, _, of))) = (known, stray) {
+        return Err(invalid(field, "", format!("has a meaning only with type {of}")));
+    }
+    Ok(match kind {
+        "TCP" => Probe::Tcp,
+        "GRPC" => Probe::Grpc {
+            service: text("check.service", of.service.as_deref(), is_service)?.unwrap_or_default(),
+        },
+        "HTTP" => Probe::Http {
+            path: text("check.path", of.path.as_deref(), is_path)?.unwrap_or_else(|| "/".into()),
+            host: text("check.host", of.host.as_deref(), is_host)?,
+            statuses: statuses(&of.expected_statuses)?,
+        },
+        other => return Err(invalid("check.type", other, "is none of HTTP, GRPC, TCP")),
+    })
+}
+
+fn statuses(of: &[i32]) -> Result<Vec<u16>, InvalidField> {
+    if of.len() > MAX_STATUSES {
+        return Err(invalid("check.expectedStatuses", "", format!("has more than {MAX_STATUSES} statuses")));
+    }
+    let status = |status: &i32| match u16::try_from(*status) {
+        Ok(status @ 200..=599) => Ok(status),
+        _ => Err(invalid("check.expectedStatuses", status, "is not from 200 to 599")),
+    };
+    of.iter().map(status).collect()
+}
+
+fn count(field: &str, value: Option<i32>) -> Result<Option<NonZeroU8>, InvalidField> {
+    let read = |count: i32| match u8::try_from(count).ok().and_then(NonZeroU8::new) {
+        Some(read) if read.get() <= 100 => Ok(read),
+        _ => Err(invalid(field, &count, "is not from 1 to 100")),
+    };
+    value.map(read).transpose()
+}
+
+fn time(
+    field: &str,
+    value: Option<&str>,
+    within: std::ops::RangeInclusive<Duration>,
+) -> Result<Option<Duration>, InvalidField> {
+    let read = |text: &str| {
+        let problem =
+            || format!("is no duration from {:?} to {:?}, such as 10s", within.start(), within.end());
+        duration::read(text)
+            .filter(|time| within.contains(time))
+            .ok_or_else(|| invalid(field, text, problem()))
+    };
+    value.map(read).transpose()
+}
+
+fn text(
+    field: &str,
+    value: Option<&str>,
+    is_good: fn(&str) -> bool,
+) -> Result<Option<Arc<str>>, InvalidField> {
+    match value {
+        Some(text) if text.len() > MAX_TEXT || !is_good(text) => {
+            Err(invalid(field, text, "cannot stand in a request"))
+        }
+        value => Ok(value.map(Into::into)),
+    }
+}
+
+/// RFC 3986 §3.3, §3.4: visible ASCII without what would end it.
+fn is_path(text: &str) -> bool {
+    text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
+}
+
+/// A name or an address, with a port.
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte))
+}
+
+/// A name of protobuf.
+fn is_service(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte))
+}
+
+fn invalid(field: &str, value: &(impl ToString + ?Sized), problem: impl Into<String>) -> InvalidField {
+    let value = Some(value.to_string()).filter(|value| !value.is_empty());
+    InvalidField { field: field.to_owned(), value, problem: problem.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(spec: Value) -> Result<EndpointHealth, InvalidField> {
+        read(&serde_json::from_value(spec).expect("a spec"))
+    }
+
+    #[test]
+    fn a_check_is_a_get_of_the_root_every_ten_seconds_where_nothing_is_said() {
+        let read = of(json!({"check": {}})).unwrap();
+        let check = read.check.unwrap();
+        assert_eq!(check.probe, Probe::Http { path: "/".into(), host: None, statuses: vec![] });
+        assert!(check.probe.accepts(200) && check.probe.accepts(399) && !check.probe.accepts(400));
+        assert_eq!((check.interval, check.timeout), (DEFAULT_INTERVAL, DEFAULT_TIMEOUT));
+        assert_eq!((check.failures.get(), check.successes.get(), read.panic_threshold), (3, 1, Some(50)));
+        let quick = of(json!({"check": {"type": "TCP", "interval": "1s"}})).unwrap().check.unwrap();
+        assert_eq!((quick.probe.clone(), quick.timeout), (Probe::Tcp, Duration::from_secs(1)));
+        assert_eq!(of(json!({})), Ok(EndpointHealth::default()));
+        let slow = of(json!({"slowStart": "30s"})).unwrap();
+        assert_eq!((slow.slow_start, slow.panic_threshold), (Some(Duration::from_secs(30)), None));
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let read = of(json!({"check": {
+            "type": "HTTP", "path": "/ready?full", "host": "a.test:80", "expectedStatuses": [204, 503],
+            "interval": "5s", "timeout": "250ms", "unhealthyThreshold": 2, "healthyThreshold": 4,
+        }, "panicThreshold": 0}))
+        .unwrap();
+        let check = read.check.unwrap();
+        assert!(check.probe.accepts(503) && !check.probe.accepts(200));
+        assert_eq!((check.failures.get(), check.successes.get(), read.panic_threshold), (2, 4, Some(0)));
+        let grpc = of(json!({"check": {"type": "GRPC", "service": "shop.Cart"}})).unwrap().check.unwrap();
+        assert_eq!(grpc.probe, Probe::Grpc { service: "shop.Cart".into() });
+    }
+
+    #[test]
+    fn what_cannot_be_used_names_its_field() {
+        for (spec, field) in [
+            (json!({"check": {"type": "http"}}), "check.type"),
+            (json!({"check": {"type": "TCP", "path": "/"}}), "check.path"),
+            (json!({"check": {"service": "a"}}), "check.service"),
+            (json!({"check": {"path": "ready"}}), "check.path"),
+            (json!({"check": {"path": "/a b"}}), "check.path"),
+            (json!({"check": {"path": "/\r\nx: y"}}), "check.path"),
+            (json!({"check": {"host": "a b"}}), "check.host"),
+            (json!({"check": {"expectedStatuses": [99]}}), "check.expectedStatuses"),
+            (json!({"check": {"interval": "999ms"}}), "check.interval"),
+            (json!({"check": {"interval": "5s", "timeout": "6s"}}), "check.timeout"),
+            (json!({"check": {"unhealthyThreshold": 0}}), "check.unhealthyThreshold"),
+            (json!({"check": {"healthyThreshold": 101}}), "check.healthyThreshold"),
+            (json!({"slowStart": "0s"}), "slowStart"),
+            (json!({"check": {}, "panicThreshold": 101}), "panicThreshold"),
+            (json!({"panicThreshold": 50}), "panicThreshold"),
+        ] {
+            assert_eq!(of(spec.clone()).unwrap_err().field, field, "{spec}");
+        }
+    }
+}
