@@ -222,7 +222,8 @@ func TestAClientThatMovesGoesOnOrIsResetAtOnce(t *testing.T) {
 	server.forget()
 	server.begin()
 	moved, err := moving.Get()
-	if err != nil || !moved.Reset || moved.Datagrams < 1 || moved.Told <= 0 || moved.Answered < moved.Told {
+	// An acknowledgement of before may have met the reset, so that the request needed no datagram.
+	if err != nil || !moved.Reset || moved.Told <= 0 || moved.Answered < moved.Told {
 		t.Fatalf("%+v, %v", moved, err)
 	}
 	server.forget()
