@@ -272,6 +272,20 @@ async fn a_new_endpoint_gets_more_and_more_until_it_gets_its_share() {
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_check_that_takes_its_whole_interval_delays_no_verdict() {
+    on_stage(async {
+        let check = HealthCheck { timeout: INTERVAL, ..check(http()) };
+        let config = config(2, EndpointHealth { check: Some(Arc::new(check)), ..checked(Probe::Tcp) });
+        let stage = stage(&config, |to| if to == endpoint(0) { Meeting::Silence } else { well() });
+        let _updates = begin(&stage, &config);
+        // One clock's tick for each check.
+        sleep(INTERVAL * 3 + Duration::from_millis(10)).await;
+        assert_eq!(stage.worker.checks.failing(), 1);
+    })
+    .await;
+}
+
 #[test]
 fn failures_and_successes_count_only_in_a_row() {
     let check = check(http());
@@ -287,5 +301,5 @@ fn failures_and_successes_count_only_in_a_row() {
 fn checks_that_were_missed_are_left_out() {
     let now = Instant::now();
     assert_eq!(next(now, INTERVAL, now + TIMEOUT), now + INTERVAL);
-    assert_eq!(next(now, INTERVAL, now + INTERVAL * 3), now + INTERVAL * 4);
+    assert_eq!(next(now, INTERVAL, now + INTERVAL * 3), now + INTERVAL * 3);
 }
