@@ -55,6 +55,7 @@ async fn the_admin_server_answers_its_pages_and_nothing_else() {
         ("/requests", 200, "exchanges"),
         ("/healthz", 200, "ok"),
         ("/readyz", 200, "ready"),
+        ("/servingz", 200, "ready"),
         ("/metrics", 200, "fairway_config_version 1"),
         ("/config", 200, "\"listeners\""),
         ("/other", 404, "no such page"),

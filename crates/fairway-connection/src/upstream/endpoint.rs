@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fairway_model::{BackendProtocol, PortProtocol, UpstreamTls};
+use fairway_model::{Backend, BackendProtocol, PortProtocol, UpstreamTls};
 use fairway_net::clock::Instant;
 
 use crate::sides::{Hop, Share};
@@ -37,6 +37,14 @@ pub struct EndpointIdentity {
     pub protocol: BackendProtocol,
     /// TLS towards it, if any.
     pub tls: Option<Arc<UpstreamTls>>,
+}
+
+impl EndpointIdentity {
+    /// Of a backend's endpoint.
+    #[must_use]
+    pub fn of(backend: &Backend, address: SocketAddr, transport: PortProtocol) -> Self {
+        Self { address, transport, protocol: backend.protocol, tls: backend.tls.clone() }
+    }
 }
 
 /// An endpoint.

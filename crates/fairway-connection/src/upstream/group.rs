@@ -136,12 +136,7 @@ impl<H: Hop> Groups<H> {
         let members: Vec<Rc<Endpoint<H>>> = near
             .in_order(&backend.endpoints)
             .map(|endpoint| {
-                let identity = EndpointIdentity {
-                    address: endpoint.address,
-                    transport,
-                    protocol: backend.protocol,
-                    tls: backend.tls.clone(),
-                };
+                let identity = EndpointIdentity::of(&backend, endpoint.address, transport);
                 let shared = known.get(&identity).and_then(Weak::upgrade);
                 let member = shared.unwrap_or_else(|| {
                     // Those that a group begins with are no newer than it.
@@ -196,8 +191,7 @@ impl<H: Hop> Groups<H> {
     ) -> Vec<(SocketAddr, PortProtocol, EndpointState)> {
         let known = self.known.borrow();
         let state = |address, transport| {
-            let (protocol, tls) = (backend.protocol, backend.tls.clone());
-            let endpoint = known.get(&EndpointIdentity { address, transport, protocol, tls })?.upgrade()?;
+            let endpoint = known.get(&EndpointIdentity::of(backend, address, transport))?.upgrade()?;
             Some((address, transport, endpoint.state(now)))
         };
         let shown = backend.endpoints.iter().take(most).map(|endpoint| endpoint.address);

@@ -83,12 +83,7 @@ impl Wanted {
     fn of(&self, backend: &Backend) -> Vec<Arc<CheckState>> {
         let health = backend.traffic().health.as_deref();
         let Some(check) = health.and_then(|health| health.check.as_ref()) else { return Vec::new() };
-        let identity = |address| EndpointIdentity {
-            address,
-            transport: PortProtocol::Tcp,
-            protocol: backend.protocol,
-            tls: backend.tls.clone(),
-        };
+        let identity = |address| EndpointIdentity::of(backend, address, PortProtocol::Tcp);
         let checked = |address| Checked { identity: identity(address), check: Arc::clone(check) };
         backend.endpoints.iter().map(|endpoint| self.checks.state(&checked(endpoint.address))).collect()
     }

@@ -36,8 +36,11 @@ pub(super) enum Problem {
     NoSocket,
 }
 
+/// The connection ended before the response.
+const BROKEN: Problem = Problem::Endpoint("it closed the connection");
+
 /// What a response says.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 struct Answer {
     status: u16,
     body: Vec<u8>,
@@ -70,21 +73,36 @@ async fn ask_in_time<N: Network>(
         return connect(worker, checked, &plain).await.map(|mut hop| hop.abandon());
     }
     // Taken: a check that is given up takes its connection along.
-    let mut hop = match kept.take().and_then(|mut hop| hop.is_quiet().then_some(hop)) {
-        Some(hop) => hop,
-        None => connect(worker, checked, &spoken_to(checked)).await?,
+    let known = kept.take().and_then(|mut hop| hop.is_quiet().then_some(hop));
+    let (mut hop, was_kept) = match known {
+        Some(hop) => (hop, true),
+        None => (connect(worker, checked, &spoken_to(checked)).await?, false),
     };
-    let answer = match hop.share() {
-        Share::Whole => exchange(worker, checked, &mut hop).await?,
-        Share::Part(mut part) => exchange(worker, checked, &mut part).await?,
-        Share::Full => return Err(Problem::Endpoint("its connection takes no more requests")),
-    };
-    let verdict = judge(probe, &answer);
+    let mut answer = over(worker, checked, &mut hop).await;
+    if was_kept && answer == Err(BROKEN) {
+        // It may have been closed for its age just then, which says nothing of the endpoint.
+        hop = connect(worker, checked, &spoken_to(checked)).await?;
+        answer = over(worker, checked, &mut hop).await;
+    }
+    let verdict = judge(probe, &answer?);
     if hop.is_quiet() && hop.is_reusable() {
         hop.rest();
         *kept = Some(hop);
     }
     verdict
+}
+
+/// Asks over a connection, or a part of it.
+async fn over<N: Network>(
+    worker: &Rc<Worker<N>>,
+    checked: &Checked,
+    hop: &mut ToEndpoint<N>,
+) -> Result<Answer, Problem> {
+    match hop.share() {
+        Share::Whole => exchange(worker, checked, hop).await,
+        Share::Part(mut part) => exchange(worker, checked, &mut part).await,
+        Share::Full => Err(Problem::Endpoint("its connection takes no more requests")),
+    }
 }
 
 /// gRPC is spoken over HTTP/2, whatever requests get.
@@ -133,7 +151,6 @@ async fn exchange<N: Network, U: Upstream>(
     checked: &Checked,
     up: &mut U,
 ) -> Result<Answer, Problem> {
-    const BROKEN: Problem = Problem::Endpoint("it closed the connection");
     let mut buffers = worker.lend_buffers();
     let message = write_head(&mut buffers.request, checked);
     let target = match &checked.check.probe {

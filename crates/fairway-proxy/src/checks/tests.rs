@@ -213,6 +213,29 @@ async fn a_connection_is_kept_for_the_next_check_and_an_endpoint_that_sends_no_h
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_kept_connection_that_ends_under_a_check_is_no_failure() {
+    on_stage(async {
+        // Each answers one request, and closes with the next one.
+        let once = |mut stream: DuplexStream| async move {
+            let mut seen = [0; 512];
+            _ = stream.read(&mut seen).await;
+            _ = stream.write_all(OK).await;
+            _ = stream.read(&mut seen).await;
+        };
+        let mut check = check(http());
+        check.failures = NonZeroU8::MIN;
+        let health = EndpointHealth { check: Some(Arc::new(check)), ..checked(Probe::Tcp) };
+        let config = config(2, health);
+        let stage = stage(&config, move |_| Meeting::with(once));
+        let _updates = begin(&stage, &config);
+        sleep(INTERVAL * 10).await;
+        assert_eq!(stage.value("fairway_health_checks_total{result=\"failed\"}"), 0);
+        assert!(stage.connects().len() > 10, "they ended");
+    })
+    .await;
+}
+
 /// Serves gRPC's health protocol over HTTP/2, and says this of the service `a.B`.
 async fn grpc(stream: DuplexStream, serving: bool) {
     let mut connection = h2::server::handshake(stream).await.unwrap();
