@@ -3,7 +3,8 @@
 //!
 //! * *Time*: [`clock`], [`waits`] without a timer each, [`pace`], which says who is too slow, [`stopping`],
 //!   and [`turns`], which tasks leave to others.
-//! * *Streams*: sockets are made by [`listen`]; a [`transport`] carries bytes, in the clear or under TLS; a [`wire`] adds
+//! * *Streams*: sockets are made by [`listen`], or [`inherited`] from the service manager ([`passed`]) or from the process
+//!   whose place this one takes ([`handover`]); a [`transport`] carries bytes, in the clear or under TLS; a [`wire`] adds
 //!   what was read too early and what could not be sent yet; [`proxy_header`] says who is behind a load balancer.
 //! * *What there is only so much of*: [`memory`] and [`descriptors`] are the budgets of the process, [`shortage`] is what
 //!   the system says when they were not enough, [`counts`] is what each client takes of a bounded table,
@@ -25,10 +26,13 @@ pub mod counts;
 pub mod descriptors;
 pub mod frames;
 pub mod growth;
+pub mod handover;
+pub mod inherited;
 pub mod listen;
 pub mod memory;
 pub mod output;
 pub mod pace;
+pub mod passed;
 pub mod places;
 pub mod proxy_header;
 pub mod shortage;

@@ -30,6 +30,14 @@ pub fn bind_datagrams(address: SocketAddr, workers: usize) -> io::Result<Vec<Udp
     bind_each(address, workers, receiving)
 }
 
+/// One more socket at an address at which sockets of this user with `SO_REUSEPORT` listen.
+///
+/// # Errors
+/// As [`bind`].
+pub fn join(address: SocketAddr) -> io::Result<TcpListener> {
+    Ok(listening(address, Reuse::AddressAndPort)?.into())
+}
+
 fn bind_each<S: From<Socket>>(
     address: SocketAddr,
     workers: usize,

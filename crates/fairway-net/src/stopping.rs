@@ -22,6 +22,7 @@ pub enum Phase {
 /// The phase of one worker.
 pub struct Stopping {
     phase: Cell<Phase>,
+    handed_over: Cell<bool>,
     changed: Notify,
     /// Every connection, to be woken when the phase changes.
     connections: RefCell<Slab<Waker>>,
@@ -38,6 +39,7 @@ impl Stopping {
     pub fn new() -> Self {
         Self {
             phase: Cell::new(Phase::Running),
+            handed_over: Cell::new(false),
             changed: Notify::new(),
             connections: RefCell::new(Slab::new()),
         }
@@ -68,6 +70,28 @@ impl Stopping {
         loop {
             let changed = self.changed.notified();
             if self.phase() >= Phase::Draining {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Another process takes whatever is new.
+    pub fn hand_over(&self) {
+        self.handed_over.set(true);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether another process takes whatever is new.
+    pub fn is_handed_over(&self) -> bool {
+        self.handed_over.get()
+    }
+
+    /// Waits until nothing new is accepted: the worker drains, or another process takes it.
+    pub async fn accepts_no_more(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.is_handed_over() || self.phase() >= Phase::Draining {
                 return;
             }
             changed.await;

@@ -6,7 +6,8 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use fairway_model::ListenerProtocol;
@@ -62,19 +63,21 @@ impl Accepting {
     }
 }
 
-/// The loops of a worker that accept, one for each port.
+/// The loops of a worker that accept, at least one for each port.
 pub(crate) struct AcceptLoops<N: Network> {
     worker: Rc<Worker<N>>,
     accepting: Rc<Accepting>,
     /// Of the worker.
     index: usize,
-    running: RefCell<BTreeMap<PortId, AcceptLoop>>,
+    running: RefCell<BTreeMap<PortId, Vec<AcceptLoop>>>,
 }
 
 /// One of them. It closes its socket when this is dropped.
 struct AcceptLoop {
     _open: oneshot::Sender<Infallible>,
     task: JoinHandle<()>,
+    /// Of TCP: the socket, as long as it is open.
+    socket: Weak<TcpListener>,
 }
 
 impl<N: Network + 'static> AcceptLoops<N> {
@@ -94,32 +97,52 @@ impl<N: Network + 'static> AcceptLoops<N> {
         running.retain(|id, _| adopted.listening().port(*id).is_some());
         let mut result = Ok(());
         for port in adopted.listening().ports() {
-            // One that was taken before is accepted on already.
-            let Some(socket) = port.sockets.take(self.index) else { continue };
-            let (id, (open, closed)) = (port.sockets.id, oneshot::channel());
-            let (worker, accepting) = (Rc::clone(&self.worker), Rc::clone(&self.accepting));
-            let task = match socket {
-                PortSocket::Tcp(socket) => TcpListener::from_std(socket)
-                    .map(|socket| spawn_local(accept(worker, accepting, id, socket, closed))),
-                PortSocket::Udp(socket) => UdpSocket::from_std(socket).map(|socket| match &port.carries {
-                    Port::Quic(_) => spawn_local(quic::serve_quic(worker, id, socket, closed)),
-                    _ => spawn_local(stream::serve_datagrams(worker, id, socket, closed)),
-                }),
-            };
-            match task {
-                Ok(task) => {
-                    running.insert(id, AcceptLoop { _open: open, task });
+            // Those that were taken before are accepted on already.
+            while let Some(socket) = port.sockets.take(self.index) {
+                match self.begin(port, socket) {
+                    Ok(began) => running.entry(port.sockets.id).or_default().push(began),
+                    Err(error) => result = Err(error),
                 }
-                Err(error) => result = Err(error),
             }
         }
-        self.worker.listen_on(running.len());
+        self.worker.listen_on(running.values().map(Vec::len).sum());
         result
+    }
+
+    fn begin(&self, port: &OpenPort, socket: PortSocket) -> io::Result<AcceptLoop> {
+        let (id, (open, closed)) = (port.sockets.id, oneshot::channel());
+        let (worker, accepting) = (Rc::clone(&self.worker), Rc::clone(&self.accepting));
+        let mut of_tcp = Weak::new();
+        let task = match socket {
+            PortSocket::Tcp(socket) => {
+                let socket = Rc::new(TcpListener::from_std(socket)?);
+                of_tcp = Rc::downgrade(&socket);
+                spawn_local(accept(worker, accepting, id, socket, closed))
+            }
+            PortSocket::Udp(socket) => {
+                let socket = UdpSocket::from_std(socket)?;
+                match &port.carries {
+                    Port::Quic(_) => spawn_local(quic::serve_quic(worker, id, socket, closed)),
+                    _ => spawn_local(stream::serve_datagrams(worker, id, socket, closed)),
+                }
+            }
+        };
+        Ok(AcceptLoop { _open: open, task, socket: of_tcp })
+    }
+
+    /// The sockets that accept TCP connections, once more.
+    ///
+    /// # Errors
+    /// The process may open no more files.
+    pub(crate) fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        let running = self.running.borrow();
+        let open = running.values().flatten().filter_map(|it| it.socket.upgrade());
+        open.map(|socket| socket.as_fd().try_clone_to_owned()).collect()
     }
 
     /// Ends all of them at once.
     pub(crate) fn abort(&self) {
-        for running in self.running.borrow().values() {
+        for running in self.running.borrow().values().flatten() {
             running.task.abort();
         }
     }
@@ -154,7 +177,7 @@ async fn accept<N: Network>(
     worker: Rc<Worker<N>>,
     accepting: Rc<Accepting>,
     port: PortId,
-    socket: TcpListener,
+    socket: Rc<TcpListener>,
     mut closed: oneshot::Receiver<Infallible>,
 ) {
     let mut accepted_now = 0;
@@ -165,7 +188,7 @@ async fn accept<N: Network>(
         }
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
-            () = worker.draining() => break,
+            () = worker.accepts_no_more() => break,
             _ = &mut closed => break,
         };
         match accepted {
@@ -182,6 +205,7 @@ async fn accept<N: Network>(
             Err(_) => tokio::task::yield_now().await,
         }
     }
+    let Some(socket) = Rc::into_inner(socket) else { return };
     waiting(socket).for_each(|(stream, address)| admit(&worker, port, address, stream));
 }
 
@@ -459,7 +483,7 @@ mod tests {
             let accepting = Rc::new(Accepting { reserve: RefCell::new(None) });
             let (_open, ends) = oneshot::channel();
             // Of a port that is gone: who is accepted there is closed at once.
-            let socket = TcpListener::from_std(socket).unwrap();
+            let socket = Rc::new(TcpListener::from_std(socket).unwrap());
             spawn_local(accept(Rc::clone(&stage.worker), accepting, PortId(77), socket, ends));
             while closed(&waiting) == 0 {
                 tokio::task::yield_now().await;
@@ -483,7 +507,7 @@ mod tests {
             let stage = Stage::new(1, |_, _| (), |_| Meeting::Refused);
             let accepting = Rc::new(Accepting { reserve: RefCell::new(None) });
             let (open, ends) = oneshot::channel();
-            let socket = TcpListener::from_std(socket).unwrap();
+            let socket = Rc::new(TcpListener::from_std(socket).unwrap());
             let task = spawn_local(accept(Rc::clone(&stage.worker), accepting, PortId(77), socket, ends));
             tokio::task::yield_now().await;
             let waiting: Vec<_> = (0..10).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();

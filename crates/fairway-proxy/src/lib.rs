@@ -69,12 +69,13 @@ pub use crate::tls::{IdentityError, SelfSigned, SessionTickets};
 pub use fairway_connection::upstream::EndpointState;
 pub use fairway_net::memory::{Freed, MemoryBudget, refuse_huge_pages};
 pub use fairway_net::output::OutputCopies;
+pub use fairway_net::{handover, inherited::Inherited, passed::passed_sockets};
 pub use inspection::{ClientProtocol, EndpointQuery, EndpointStates, OpenConnections};
 pub use listener::{BindError, TrustError};
 
 pub use options::{
-    AccessLogFormat, BufferOptions, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn,
-    RecorderOptions,
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, Opening, ProxyOptions, ProxyProtocol,
+    ProxyProtocolOn, RecorderOptions,
 };
 pub use proxy::{Proxy, ProxyHandle, StartError};
 pub use publish::{CertificateProblem, PublishProblem, Publisher, Unbound};

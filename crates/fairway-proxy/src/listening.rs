@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use fairway_model::{ClientDemand, Http3Settings, Introduction, Listener, ListenerProtocol, PortProtocol};
 use fairway_net::counts::Counts;
+use fairway_net::inherited::Inherited;
 use fairway_net::listen;
 use fairway_net::places::{Place, Places};
 use fairway_routing::{Carried, ClientLimits, Port, PortKey, Snapshot, TableId};
 use imbl::OrdMap;
+use socket2::SockRef;
 
 use crate::fault::Fault;
 use crate::l4::bounds::SessionBounds;
@@ -26,6 +28,8 @@ pub(crate) struct Sockets {
     /// The most addresses that may be bound.
     most: usize,
     bound: BTreeMap<PortKey, Arc<PortSockets>>,
+    /// Used in place of binding an address.
+    inherited: Inherited,
     /// What could not be bound when it was last tried, and why.
     failed: BTreeMap<PortKey, String>,
     last: u32,
@@ -129,7 +133,8 @@ pub(crate) struct PortSockets {
     pub(crate) address: SocketAddr,
     /// Whether datagrams at it are QUIC's.
     is_for_http3: bool,
-    waiting: Mutex<Vec<Option<PortSocket>>>,
+    /// By worker.
+    waiting: Mutex<Vec<Vec<PortSocket>>>,
 }
 
 /// The socket of one worker.
@@ -148,6 +153,7 @@ impl Sockets {
             workers,
             most,
             bound: BTreeMap::new(),
+            inherited: Inherited::default(),
             failed: BTreeMap::new(),
             last: 0,
             numbers: Numbers::default(),
@@ -156,6 +162,18 @@ impl Sockets {
             current: Arc::default(),
             clients: Counts::new(),
         }
+    }
+
+    /// Uses these sockets where a snapshot has their addresses, until [`Self::complete`].
+    pub(crate) fn inherit(&mut self, inherited: Inherited) {
+        self.inherited = inherited;
+    }
+
+    /// Gives each worker a socket of each address that was inherited, where there were fewer than workers, and closes those of
+    /// addresses that no listener has. Call it before workers take sockets.
+    pub(crate) fn complete(&mut self) {
+        self.bound.values().for_each(|sockets| sockets.complete());
+        self.inherited = Inherited::default();
     }
 
     /// Binds what `snapshot` adds and lets go of what it no longer has; addresses that stay are not touched. What
@@ -238,9 +256,9 @@ impl Sockets {
             ))),
         };
         let address = room.and_then(|()| self.address(key, port));
-        let bound = address.and_then(|address| bind(key.transport, address, self.workers));
+        let bound = address.and_then(|address| self.inherit_or_bind(key.transport, address));
         let bound = bound.map(|(address, sockets)| {
-            let waiting = Mutex::new(sockets.into_iter().map(Some).collect());
+            let waiting = Mutex::new(shared_out(sockets, self.workers));
             PortSockets { id: PortId(self.last + 1), address, is_for_http3: is_quic(port), waiting }
         });
         match bound {
@@ -260,6 +278,21 @@ impl Sockets {
                 }
                 None
             }
+        }
+    }
+
+    fn inherit_or_bind(
+        &mut self,
+        transport: PortProtocol,
+        address: SocketAddr,
+    ) -> io::Result<(SocketAddr, Vec<PortSocket>)> {
+        let inherited = match transport {
+            PortProtocol::Tcp => self.inherited.take(address),
+            PortProtocol::Udp => Vec::new(),
+        };
+        match inherited.is_empty() {
+            true => bind(transport, address, self.workers),
+            false => Ok((address, inherited.into_iter().map(PortSocket::Tcp).collect())),
         }
     }
 
@@ -337,6 +370,16 @@ fn bind(
             Ok((sockets[0].local_addr()?, sockets.into_iter().map(PortSocket::Udp).collect()))
         }
     }
+}
+
+/// Sockets by worker. Every one of them belongs to a worker, so that no connection waits where nobody accepts: a worker may have several,
+/// or none yet.
+fn shared_out(sockets: Vec<PortSocket>, workers: usize) -> Vec<Vec<PortSocket>> {
+    let mut by_worker: Vec<_> = (0..workers).map(|_| Vec::new()).collect();
+    for (index, socket) in sockets.into_iter().enumerate() {
+        by_worker[index % workers].push(socket);
+    }
+    by_worker
 }
 
 /// Whether a port is the UDP port of HTTP/3.
@@ -583,15 +626,40 @@ impl Listening {
 }
 
 impl PortSockets {
-    /// The socket of this worker, once.
+    /// A socket of this worker, each once.
     pub(crate) fn take(&self, worker: usize) -> Option<PortSocket> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(worker)?.take()
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(worker)?.pop()
+    }
+
+    /// Makes sockets for workers that have none: more of the address, or where that is impossible the same as another worker's.
+    fn complete(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_socket = waiting.iter().take_while(|of_worker| !of_worker.is_empty()).count();
+        for worker in has_socket..waiting.len() {
+            let Some(PortSocket::Tcp(other)) = worker.checked_rem(has_socket).map(|other| &waiting[other][0])
+            else {
+                return;
+            };
+            match join(other, self.address) {
+                Ok(socket) => waiting[worker].push(PortSocket::Tcp(socket)),
+                Err(error) => tracing::warn!(
+                    %error, address = %self.address, worker, "the others accept the connections of this worker"
+                ),
+            }
+        }
     }
 
     /// Closes what no worker has taken.
     fn close(&self) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
+}
+
+/// One more socket at the address of `other`; the same socket where that cannot be shared, or this process may not bind it.
+fn join(other: &TcpListener, address: SocketAddr) -> io::Result<TcpListener> {
+    let can_be_joined = SockRef::from(other).reuse_port().unwrap_or(false);
+    let joined = can_be_joined.then(|| listen::join(address)).and_then(Result::ok);
+    joined.map_or_else(|| other.try_clone(), Ok)
 }
 
 /// Who has which slot.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fairway_http::HeadLimits;
 use fairway_model::{Location, Tracing};
+use fairway_net::inherited::Inherited;
 use fairway_net::memory::{MemoryBudget, ReturnMemory};
 use fairway_net::output::OutputCopies;
 use ipnet::IpNet;
@@ -48,6 +49,15 @@ pub struct ProxyOptions {
     pub logouts: Logouts,
     /// Returns freed memory to the system. It is called where there is a memory budget.
     pub return_memory: ReturnMemory,
+}
+
+/// What a [`crate::Proxy`] begins to listen with.
+#[derive(Debug, Default)]
+pub struct Opening {
+    /// Sockets that are used in place of binding their addresses.
+    pub inherited: Inherited,
+    /// Whether connections wait until [`crate::Publisher::begin_accepting`].
+    pub waits: bool,
 }
 
 /// The format of the access log.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -24,11 +25,11 @@ use crate::metrics::{
     GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_cpu, write_failing_checks, write_memory,
     write_spent, write_spread, write_tickets,
 };
-use crate::options::{AccessLogFormat, ProxyOptions, RecorderOptions};
+use crate::options::{AccessLogFormat, Opening, ProxyOptions, RecorderOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::quic::keys::SharedEndpoints;
 use crate::recorder::{RecordedExchange, RecordedQuery, RecordedSamples, recorded_samples};
-use crate::thread::{Command, Launch, Question, run};
+use crate::thread::{Command, Launch, NewConnections, Question, run};
 use crate::tls::{IdentityError, ServerTls, SessionTickets};
 use crate::worker::{Neighbours, Shared, SharedGuards};
 
@@ -85,12 +86,24 @@ impl Proxy {
     /// running then. An address that objects alone ask for, or the UDP port of HTTP/3, is tried again later
     /// ([`Publisher::bind_again`]).
     pub fn start(options: ProxyOptions, first: Arc<Snapshot>) -> Result<Self, StartError> {
+        Self::start_with(options, first, Opening::default())
+    }
+
+    /// The same with sockets that are there already.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(
+        options: ProxyOptions,
+        first: Arc<Snapshot>,
+        opening: Opening,
+    ) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let tls = ServerTls::new(&options.fallback_certificate, options.tickets.clone())?;
         let limits = &options.limits;
         let most = Budget::new(limits.descriptors, workers, limits.connections).addresses();
         let is_of_an_object = of_objects(&first);
-        let (publisher, problems) = Publisher::new(tls, first, workers, most);
+        let (publisher, problems) = Publisher::new(tls, first, workers, most, opening);
         for problem in problems {
             match problem {
                 PublishProblem::Listener(error) if error.is_for_http3 || is_of_an_object(&error) => {
@@ -317,10 +330,35 @@ impl ProxyHandle {
 
     /// Tells every worker to stop as the options say.
     pub fn drain(&self) {
+        self.leave(NewConnections::Accepted);
+    }
+
+    /// The same, but nothing new is accepted from now on: another process has the sockets.
+    pub fn hand_over(&self) {
+        self.leave(NewConnections::LeftToAnother);
+    }
+
+    fn leave(&self, connections: NewConnections) {
         for worker in &self.workers {
             // One that failed is gone.
-            let _ = worker.send(Command::Drain);
+            let _ = worker.send(Command::Drain(connections));
         }
+    }
+
+    /// The sockets on which workers accept TCP connections, for another process.
+    ///
+    /// # Errors
+    /// A worker stops or has failed, or the process may open no more files.
+    pub async fn listening_sockets(&self) -> std::io::Result<Vec<OwnedFd>> {
+        let mut sockets = Vec::new();
+        for worker in &self.workers {
+            let (reply, of_worker) = oneshot::channel();
+            let asked = worker.send(Command::Sockets(reply));
+            let stopped = || std::io::Error::other("it is stopping");
+            asked.map_err(|_| stopped())?;
+            sockets.extend(of_worker.await.map_err(|_| stopped())??);
+        }
+        Ok(sockets)
     }
 }
 

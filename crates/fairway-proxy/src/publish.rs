@@ -1,7 +1,7 @@
 //! From the control side to the workers: the latest snapshot, never a queue.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::listener::{BindError, ListenerError, TrustError};
 use crate::listening::{Listening, Sockets};
+use crate::options::Opening;
 use crate::tls::{Identities, IdentityError, ServerTls};
 
 /// A snapshot with its certificates ready for use.
@@ -30,6 +31,8 @@ struct Shared {
     tls: ServerTls,
     /// Held while something is published: one at a time.
     sockets: Mutex<Sockets>,
+    /// Whether workers accept connections.
+    accepts: AtomicBool,
     latest: watch::Sender<Arc<Published>>,
     /// When the latest was published.
     published: Mutex<Instant>,
@@ -75,15 +78,21 @@ impl Publisher {
         first: Arc<Snapshot>,
         workers: usize,
         most: usize,
+        opening: Opening,
     ) -> (Self, Vec<PublishProblem>) {
         let (identities, problems) = tls.identities(first.config(), None);
         let mut sockets = Sockets::new(workers, most);
+        sockets.inherit(opening.inherited);
         let (listening, errors) = sockets.follow(&first);
+        if !opening.waits {
+            sockets.complete();
+        }
         let (latest, _) = watch::channel(Arc::new(Published { snapshot: first, identities, listening }));
         let adopted = (0..workers).map(|_| AtomicU64::new(0)).collect();
         let shared = Arc::new(Shared {
             tls,
             sockets: Mutex::new(sockets),
+            accepts: AtomicBool::new(!opening.waits),
             latest,
             published: Mutex::new(Instant::now()),
             adopted,
@@ -103,6 +112,23 @@ impl Publisher {
         *self.shared.published.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.shared.latest.send_replace(Arc::new(Published { snapshot, identities, listening }));
         report(problems, errors)
+    }
+
+    /// Lets the workers accept connections, where they waited for that.
+    pub fn begin_accepting(&self) {
+        let mut sockets = self.lock_sockets();
+        if self.accepts() {
+            return;
+        }
+        sockets.complete();
+        self.shared.accepts.store(true, Ordering::Release);
+        // Workers take their sockets when they look for a newer snapshot.
+        self.shared.latest.send_modify(|_| {});
+    }
+
+    /// Whether workers accept connections.
+    pub(crate) fn accepts(&self) -> bool {
+        self.shared.accepts.load(Ordering::Acquire)
     }
 
     /// Whether every address of the latest snapshot is bound.

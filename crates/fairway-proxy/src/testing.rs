@@ -35,7 +35,8 @@ use crate::listener::ListenerId;
 use crate::metrics::Text;
 use crate::network::Network;
 use crate::options::{
-    AccessLogFormat, BufferOptions, DrainOptions, Limits, ProxyOptions, ProxyProtocol, RecorderOptions,
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, Opening, ProxyOptions, ProxyProtocol,
+    RecorderOptions,
 };
 use crate::peer::{Facts, Peer, Scheme, Sender};
 use crate::publish::{Published, Publisher};
@@ -605,7 +606,7 @@ pub(crate) fn published(config: &Config, before: Option<&Snapshot>) -> Arc<Publi
     let compiled = fairway_routing::compile(config, before);
     let tls = ServerTls::new(&options().fallback_certificate, SessionTickets::default())
         .expect("a certificate of the testkit");
-    let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1, 8);
+    let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1, 8, Opening::default());
     Arc::clone(&publisher.subscribe().borrow())
 }
 

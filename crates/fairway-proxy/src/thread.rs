@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,10 +52,21 @@ pub(crate) struct Launch {
 pub(crate) enum Command {
     /// Answer this.
     Question(Question),
+    /// Give away the sockets that accept connections, and keep them as well.
+    Sockets(oneshot::Sender<std::io::Result<Vec<OwnedFd>>>),
     /// Stop as the options say.
-    Drain,
+    Drain(NewConnections),
     /// Nobody asks any more: a worker that has drained may end.
     End,
+}
+
+/// What becomes of new connections while a worker stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewConnections {
+    /// They are accepted until the delay of the drain is over.
+    Accepted,
+    /// Another process accepts them.
+    LeftToAnother,
 }
 
 /// What a worker answers at any time.
@@ -103,7 +115,8 @@ pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
         loop {
             match commands.recv().await {
                 Some(Command::Question(question)) => question.answer(&worker, index),
-                Some(Command::Drain) => {}
+                // Whoever asked for sockets sees that there are none.
+                Some(Command::Drain(_) | Command::Sockets(_)) => {}
                 Some(Command::End) | None => return,
             }
         }
@@ -123,7 +136,9 @@ async fn serve(launch: Launch) -> std::io::Result<Drained> {
     let first = Arc::clone(&updates.borrow_and_update());
     let worker = Rc::new(Worker::new(options, network, &first, log, shared, neighbours));
     let loops = Rc::new(AcceptLoops::new(&worker, index)?);
-    loops.follow()?;
+    if publisher.accepts() {
+        loops.follow()?;
+    }
     publisher.note_adoption(index, first.snapshot.version());
 
     if index == 0 {
@@ -138,8 +153,17 @@ async fn serve(launch: Launch) -> std::io::Result<Drained> {
     }
 
     // A control side that is gone without a word counts as an order to stop.
-    while let Some(Command::Question(question)) = commands.recv().await {
-        question.answer(&worker, index);
+    let new_connections = loop {
+        match commands.recv().await {
+            Some(Command::Question(question)) => question.answer(&worker, index),
+            // Who asked may have given up.
+            Some(Command::Sockets(reply)) => _ = reply.send(loops.sockets()),
+            Some(Command::Drain(new_connections)) => break new_connections,
+            Some(Command::End) | None => break NewConnections::Accepted,
+        }
+    };
+    if new_connections == NewConnections::LeftToAnother {
+        worker.hand_over();
     }
     drain(&worker, index, &mut commands).await;
     // Nobody ticks any more.
@@ -160,7 +184,9 @@ async fn follow(
     while updates.changed().await.is_ok() {
         let published = Arc::clone(&updates.borrow_and_update());
         worker.adopt(&published);
-        if let Err(error) = loops.follow() {
+        if publisher.accepts()
+            && let Err(error) = loops.follow()
+        {
             tracing::error!(%error, worker = index, "a new address cannot be accepted on by this worker");
         }
         worker.counters.adoption.set(publisher.age());
@@ -219,7 +245,7 @@ async fn drain(
             () = &mut drained => return,
             command = commands.recv(), if open.get() => match command {
                 Some(Command::Question(question)) => question.answer(worker, index),
-                Some(Command::Drain | Command::End) => {}
+                Some(Command::Drain(_) | Command::Sockets(_) | Command::End) => {}
                 None => open.set(false),
             },
         }

@@ -44,3 +44,4 @@ mod telemetry;
 mod tenants;
 mod tokens;
 mod trust;
+mod upgrade;

@@ -147,8 +147,21 @@ impl Fairway {
         Self::start_by(Path::new("/bin/sh"), &["-c", &script, &binary.display().to_string()], more)
     }
 
+    /// Starts another process on the addresses of this one, whose place it is to take; does not wait.
+    pub fn start_successor(&self, binary: &Path, more: &[&str]) -> Self {
+        Self::start_on([self.http, self.https, self.admin], binary, &[], more)
+    }
+
     fn start_by(program: &Path, before: &[&str], more: &[&str]) -> Self {
-        let [http, https, admin] = [(); 3].map(|()| free_address());
+        Self::start_on([(); 3].map(|()| free_address()), program, before, more)
+    }
+
+    fn start_on(
+        [http, https, admin]: [SocketAddr; 3],
+        program: &Path,
+        before: &[&str],
+        more: &[&str],
+    ) -> Self {
         let addresses = [http, https, admin].map(|address| address.to_string());
         let own = ["run", "--http", &addresses[0], "--https", &addresses[1], "--admin", &addresses[2]];
         let program = Program::start(program, &[before, &own, more].concat());

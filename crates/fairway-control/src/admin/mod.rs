@@ -18,7 +18,9 @@ mod scrape;
 mod served;
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +32,9 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::task::yield_now;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 pub use audience::Audience;
 pub use body::Body;
@@ -66,7 +69,14 @@ impl Admin {
     /// # Errors
     /// It is in use or not allowed.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+        Self::over(TcpListener::bind(address)?)
+    }
+
+    /// Over a socket that listens already.
+    ///
+    /// # Errors
+    /// The system does not let it be waited for.
+    pub fn over(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { listener })
     }
@@ -79,33 +89,74 @@ impl Admin {
         self.listener.local_addr()
     }
 
-    /// Answers `audience` with `pages` until the process ends.
+    /// Answers `audience` with `pages` until the process ends, or the server is left to another process.
     ///
     /// # Errors
     /// No thread or runtime can be started.
-    pub fn serve(self, pages: Arc<Pages>, audience: Audience) -> io::Result<()> {
+    pub fn serve(self, pages: Arc<Pages>, audience: Audience) -> io::Result<AdminServer> {
+        let socket = self.listener.try_clone()?.into();
+        let (left, is_left) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(self.listener)?
         };
-        let run = move || runtime.block_on(accept(listener, pages, audience));
+        let run = move || runtime.block_on(accept(listener, pages, audience, is_left));
         let name = match audience {
             Audience::Operators => "fairway-admin",
             Audience::Probes => "fairway-probe",
         };
         thread::Builder::new().name(name.into()).spawn(run)?;
-        Ok(())
+        Ok(AdminServer { socket, left })
     }
 }
 
-async fn accept(listener: tokio::net::TcpListener, pages: Arc<Pages>, audience: Audience) {
+/// A server that answers; it goes on without this.
+#[derive(Debug)]
+pub struct AdminServer {
+    socket: OwnedFd,
+    left: watch::Sender<bool>,
+}
+
+impl AdminServer {
+    /// The socket on which it accepts connections, once more.
+    ///
+    /// # Errors
+    /// The process may open no more files.
+    pub fn socket(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+
+    /// Accepts no more connections, and closes those that are open after the response under way: another process has the socket.
+    pub fn leave(self) {
+        self.left.send_replace(true);
+    }
+}
+
+/// Waits until the server is left to another process.
+async fn left(mut is_left: watch::Receiver<bool>) {
+    if is_left.wait_for(|left| *left).await.is_err() {
+        pending::<()>().await;
+    }
+}
+
+async fn accept(
+    listener: tokio::net::TcpListener,
+    pages: Arc<Pages>,
+    audience: Audience,
+    is_left: watch::Receiver<bool>,
+) {
     let mut places = Places::new(MAX_CONNECTIONS, Duration::ZERO);
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            biased;
+            () = left(is_left.clone()) => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
             Ok((stream, peer)) => {
-                let pages = pages.clone();
-                places.take(peer.ip(), |pace| serve(stream, pages, audience, pace)).await;
+                let (pages, is_left) = (pages.clone(), is_left.clone());
+                places.take(peer.ip(), |pace| serve(stream, pages, audience, pace, is_left)).await;
                 // A request that came with its connection is answered before later connections can take its place.
                 yield_now().await;
             }
@@ -115,9 +166,18 @@ async fn accept(listener: tokio::net::TcpListener, pages: Arc<Pages>, audience: 
             }
         }
     }
+    drop(listener);
+    // Connections that are open end by themselves.
+    pending::<()>().await;
 }
 
-async fn serve(stream: TcpStream, pages: Arc<Pages>, audience: Audience, pace: Pace) {
+async fn serve(
+    stream: TcpStream,
+    pages: Arc<Pages>,
+    audience: Audience,
+    pace: Pace,
+    is_left: watch::Receiver<bool>,
+) {
     let end = Instant::now() + KEEP_ALIVE_TIME;
     let answer = service_fn(move |request: Request<Incoming>| {
         let (pages, pace) = (pages.clone(), pace.clone());
@@ -132,9 +192,12 @@ async fn serve(stream: TcpStream, pages: Arc<Pages>, audience: Audience, pace: P
         .max_buf_size(16 * 1024)
         .serve_connection(TokioIo::new(stream), answer);
     let mut connection = pin!(connection);
-    if timeout_at(end, connection.as_mut()).await.is_err() {
-        connection.as_mut().graceful_shutdown();
-        // A client that goes away or is too slow is its own business.
-        _ = timeout_at(end + LAST_RESPONSE_TIMEOUT, connection).await;
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = sleep_until(end) => {}
+        () = left(is_left) => {}
     }
+    connection.as_mut().graceful_shutdown();
+    // A client that goes away or is too slow is its own business.
+    _ = timeout_at(end + LAST_RESPONSE_TIMEOUT, connection).await;
 }

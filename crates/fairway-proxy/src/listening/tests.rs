@@ -1,6 +1,7 @@
 //! Listeners by number and sockets by address, from snapshot to snapshot.
 
 use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
 
 use fairway_model::{Config, HostPattern};
 
@@ -261,4 +262,59 @@ fn a_number_is_bound_for_both_transports_and_bounds_stay_with_their_listener() {
     let second = sockets.follow(&snapshot(&both)).0;
     assert!(Arc::ptr_eq(first.bounds(id).unwrap(), second.bounds(id).unwrap()));
     assert!(second.addresses("tcp").is_empty());
+}
+
+/// The sockets that each worker gets of the only address, by the numbers that the kernel has for them.
+fn inherited_by(workers: usize, given: Vec<TcpListener>) -> Vec<Vec<u64>> {
+    let address = given[0].local_addr().unwrap();
+    let mut inherited = Inherited::default();
+    inherited.add(given.into_iter().map(OwnedFd::from).collect()).unwrap();
+    let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
+    edited(&mut config, "a", |listener| listener.bind = vec![address]);
+    let mut sockets = Sockets::new(workers, 8);
+    sockets.inherit(inherited);
+    let (listening, errors) = sockets.follow(&snapshot(&config));
+    assert!(errors.is_empty(), "{errors:?}");
+    sockets.complete();
+    let [port] = listening.ports() else { panic!("one address") };
+    let number = |socket: PortSocket| {
+        let PortSocket::Tcp(socket) = socket else { panic!("{socket:?}") };
+        assert_eq!(socket.local_addr().unwrap(), address);
+        SockRef::from(&socket).cookie().unwrap()
+    };
+    let of_worker = |worker| std::iter::from_fn(|| port.sockets.take(worker)).map(number).collect();
+    (0..workers).map(of_worker).collect()
+}
+
+#[test]
+fn every_inherited_socket_belongs_to_a_worker_and_every_worker_has_one() {
+    for (given, workers) in [(1, 3), (3, 1), (3, 2), (2, 2)] {
+        let by_worker = inherited_by(workers, listen::bind("127.0.0.1:0".parse().unwrap(), given).unwrap());
+        let each: Vec<_> = by_worker.iter().map(Vec::len).collect();
+        assert!(each.iter().all(|count| *count >= 1), "{given} for {workers}: {each:?}");
+        let different: BTreeSet<_> = by_worker.iter().flatten().collect();
+        assert_eq!(different.len(), given.max(workers), "{given} for {workers}");
+        assert_eq!(each.iter().sum::<usize>(), different.len());
+    }
+}
+
+#[test]
+fn workers_share_a_socket_that_no_other_one_can_join() {
+    let alone = fairway_testkit::wait::free_address();
+    let by_worker = inherited_by(3, vec![TcpListener::bind(alone).unwrap()]);
+    assert!(by_worker.iter().all(|of_worker| of_worker.len() == 1 && *of_worker == by_worker[0]));
+}
+
+#[test]
+fn inherited_sockets_that_no_listener_uses_are_closed() {
+    let unused = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+    let address = unused[0].local_addr().unwrap();
+    let mut inherited = Inherited::default();
+    inherited.add(unused.into_iter().map(OwnedFd::from).collect()).unwrap();
+    let mut sockets = Sockets::new(1, 8);
+    sockets.inherit(inherited);
+    sockets.follow(&snapshot(&config(&[("a", ListenerProtocol::Http, 80)])));
+    assert!(std::net::TcpStream::connect(address).is_ok());
+    sockets.complete();
+    assert!(std::net::TcpStream::connect(address).is_err());
 }

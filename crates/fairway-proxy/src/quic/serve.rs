@@ -47,7 +47,7 @@ pub(super) const RESET_INTERVAL: Duration = Duration::from_millis(1);
 /// How often it is looked whether the address of a port that is gone is wanted again.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Serves QUIC at a socket until the worker drains or the port is `closed`, and the connections that are open then until they end, or
+/// Serves QUIC at a socket until the worker accepts no more or the port is `closed`, and the connections that are open then until they end, or
 /// until a later port wants the address.
 pub(crate) async fn serve_quic<N: Network>(
     worker: Rc<Worker<N>>,
@@ -61,7 +61,7 @@ pub(crate) async fn serve_quic<N: Network>(
     };
     tokio::select! {
         () = receiver.receive() => {}
-        () = worker.draining() => {}
+        () = worker.accepts_no_more() => {}
         _ = &mut closed => {}
     }
     receiver.leave().await;

@@ -32,7 +32,7 @@ use crate::inspection::ClientProtocol;
 use crate::listener::PortId;
 use crate::listening::PortSocket;
 use crate::metrics::Text;
-use crate::options::{AccessLogFormat, ProxyOptions};
+use crate::options::{AccessLogFormat, Opening, ProxyOptions};
 use crate::publish::{Published, Publisher};
 use crate::quic::keys::SharedEndpoints;
 use crate::testing::{DISK, Meeting, ScriptedNetwork, answering, filtered, options};
@@ -88,7 +88,8 @@ impl Process {
         script: impl Fn(SocketAddr) -> Meeting + Clone + 'static,
     ) -> Self {
         let tls = ServerTls::new(&options().fallback_certificate, SessionTickets::default()).unwrap();
-        let (publisher, _) = Publisher::new(tls, fairway_routing::compile(config, None).snapshot, 1, 8);
+        let (publisher, _) =
+            Publisher::new(tls, fairway_routing::compile(config, None).snapshot, 1, 8, Opening::default());
         let published = latest(&publisher);
         let quic =
             |port: &&crate::listening::OpenPort| matches!(port.carries, fairway_routing::Port::Quic(_));

@@ -30,7 +30,7 @@ use crate::upstream::blame::{note_connect_failure, unpicked};
 use crate::upstream::{Chosen, Errand, Group, Tried, fault_of};
 use crate::worker::{Adopted, Phase, SessionTicket, ToEndpoint, Worker};
 
-/// Forwards the datagrams of a port until the worker drains or the port is `closed`, and those of sessions that are open then for
+/// Forwards the datagrams of a port until the worker accepts no more or the port is `closed`, and those of sessions that are open then for
 /// as long as a drain takes.
 pub(crate) async fn serve_datagrams<N: Network>(
     worker: Rc<Worker<N>>,
@@ -43,10 +43,12 @@ pub(crate) async fn serve_datagrams<N: Network>(
     let mut datagrams = Datagrams::new(socket, forwarder, &workspace);
     tokio::select! {
         () = datagrams.serve() => {}
-        () = worker.draining() => {}
+        () = worker.accepts_no_more() => {}
         _ = &mut closed => {}
     }
-    datagrams.leave(worker.options.drain.timeout).await;
+    // Another process that takes the place of this one waits for the address, and begins the sessions anew.
+    let time = if worker.is_handed_over() { Duration::ZERO } else { worker.options.drain.timeout };
+    datagrams.leave(time).await;
 }
 
 /// Decides for the datagrams of one port.

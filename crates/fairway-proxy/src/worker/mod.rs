@@ -435,6 +435,21 @@ impl<N: Network> Worker<N> {
         self.admission.stopping.draining().await;
     }
 
+    /// Leaves whatever is new to another process.
+    pub(crate) fn hand_over(&self) {
+        self.admission.stopping.hand_over();
+    }
+
+    /// Waits until the worker drains, or leaves whatever is new to another process.
+    pub(crate) async fn accepts_no_more(&self) {
+        self.admission.stopping.accepts_no_more().await;
+    }
+
+    /// Whether another process takes whatever is new.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.admission.stopping.is_handed_over()
+    }
+
     /// A connection that is to be woken when the phase changes, until this is dropped.
     pub(crate) fn register(&self, waker: &Waker) -> Registered<'_> {
         self.admission.stopping.register(waker)

@@ -57,6 +57,11 @@ impl AddressArgs {
         options.trust.external.own.listeners = self.own(webhook);
     }
 
+    /// Addresses at which traffic, probes and scrapes arrive.
+    pub(crate) fn all(&self) -> impl Iterator<Item = SocketAddr> {
+        self.own(None).into_iter().map(|listener| listener.address)
+    }
+
     fn own(&self, webhook: Option<SocketAddr>) -> Vec<OwnListener> {
         let (admin, webhook) = ([self.admin], webhook.map(|address| [address]));
         let by_flag = [

@@ -1,5 +1,6 @@
 //! The flags of `fairway run`, and what they must not say together.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -79,6 +80,10 @@ pub(crate) struct ListenArgs {
     /// Threads that serve traffic [default: the CPUs this process may use, cgroup quota included]
     #[arg(long, env = "FAIRWAY_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
+    /// A Unix socket at which the next process with this flag takes over the listening sockets of this one, which then drains and
+    /// ends [default: none]
+    #[arg(long, env = "FAIRWAY_UPGRADE_SOCKET", value_name = "PATH")]
+    pub(crate) upgrade_socket: Option<PathBuf>,
     /// How often the key of TLS session tickets changes; each opens tickets for twice as long
     #[arg(
         long, env = "FAIRWAY_SESSION_TICKET_ROTATION", value_name = "SECONDS", default_value = "43200",
@@ -206,6 +211,9 @@ impl RunArgs {
         self.report.validate(&source)?;
         self.gateways.validate(self.source.kubernetes)?;
         if self.source.kubernetes {
+            if self.listen.upgrade_socket.is_some() {
+                bail!("--upgrade-socket is for --manifests: in a cluster, Kubernetes replaces pods");
+            }
             self.translation.gateways.refuse_address_in_a_cluster()?;
         }
         self.listen.addresses.validate(self.report.webhook.address)?;
@@ -384,6 +392,7 @@ mod tests {
                 "--kubernetes --webhook 0.0.0.0:8080 --webhook-certificate c --webhook-key k",
                 "--webhook 0.0.0.0:8080 and --http",
             ),
+            ("--kubernetes --upgrade-socket /run/f/s", "--upgrade-socket is for --manifests"),
             ("--manifests m --max-head-bytes 4096", "--max-request-line-bytes"),
         ] {
             let told = problem(&format!("fairway run {flags}"));

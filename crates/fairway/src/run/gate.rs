@@ -14,8 +14,8 @@ use fairway_control::state::Keeper;
 use fairway_control::{Freshness, Propagation, Publication};
 use fairway_model::Config;
 use fairway_proxy::{
-    BindError, CertificateProblem, Logouts, Proxy, ProxyHandle, ProxyOptions, PublishProblem, Publisher,
-    SessionTickets, StartError, Unbound,
+    BindError, CertificateProblem, Logouts, Opening, Proxy, ProxyHandle, ProxyOptions, PublishProblem,
+    Publisher, SessionTickets, StartError, Unbound,
 };
 
 use super::bound::BoundAddresses;
@@ -102,14 +102,14 @@ impl Gate {
     }
 
     /// Starts the data plane with the latest snapshot; no publication can fall in between.
-    pub(super) fn open(&self, mut options: ProxyOptions) -> Result<Proxy> {
+    pub(super) fn open(&self, mut options: ProxyOptions, opening: Opening) -> Result<Proxy> {
         let mut state = self.lock();
         let first = state.latest.clone().context("the first configuration is there")?.outcome.snapshot;
         // The settings ConfigMap goes before the flag; later changes wait for the next start and say so.
         if let Some(workers) = first.config().settings.workers {
             options.workers = usize::try_from(workers)?.max(1);
         }
-        let proxy = Proxy::start(options, first.clone()).map_err(|error| match error {
+        let proxy = Proxy::start_with(options, first.clone(), opening).map_err(|error| match error {
             StartError::Bind(error) => anyhow!("--{} {}: {}", error.listener, error.address, error.error),
             error => error.into(),
         })?;
@@ -127,7 +127,7 @@ impl Gate {
     }
 
     pub(super) fn readiness(&self) -> Readiness {
-        if self.draining.load(Ordering::Acquire) {
+        if self.is_leaving() {
             return Readiness::Draining { pod_is_deleted: false };
         }
         let adopted = self.adopted();
@@ -166,6 +166,11 @@ impl Gate {
 
     pub(super) fn handle(&self) -> Option<ProxyHandle> {
         self.lock().serving.as_ref().map(|serving| serving.handle.clone())
+    }
+
+    /// Whether the process was told to stop.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
     }
 
     /// Not ready from now on. The cluster is told on a thread of its own: it may be slow.

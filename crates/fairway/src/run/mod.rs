@@ -2,8 +2,9 @@
 //! binary that knows how they are started, fed and stopped.
 //!
 //! [`feed`] starts the source and [`reporting`] what writes back to the cluster, [`gate`] stands between pipeline and data
-//! plane, [`mod@dashboard`] gives the pages for people their content, [`mod@telemetry`] a collector what it gets, [`signals`] says when
-//! to stop, [`last_words`] what that cost, and [`mod@location`] where all this is.
+//! plane, [`mod@dashboard`] gives the pages for people their content, [`mod@telemetry`] a collector what it gets, [`mod@location`] says where
+//! all this is, [`upgrade`] takes the place of a running process and gives it to the next one, [`signals`] says when to stop, [`notify`]
+//! tells systemd, and [`last_words`] says what the stop cost.
 
 mod bound;
 mod dashboard;
@@ -11,31 +12,38 @@ mod feed;
 mod gate;
 mod last_words;
 mod location;
+mod notify;
 mod reporting;
 mod signals;
 mod telemetry;
+mod upgrade;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::{iter, thread};
+use std::{iter, mem, thread};
 
 use anyhow::{Context, Result};
 use fairway_control::Pipeline;
-use fairway_control::admin::{Admin, Audience, Identity, Pages, Pieces, Scrapes};
+use fairway_control::admin::{Admin, AdminServer, Audience, Identity, Pages, Pieces, Scrapes};
 use fairway_model::Location;
-use fairway_proxy::{ProxyOptions, SelfSigned, SessionTickets, TraceSender, refuse_huge_pages};
+use fairway_proxy::{
+    Inherited, ProxyOptions, SelfSigned, SessionTickets, TraceSender, passed_sockets, refuse_huge_pages,
+};
 
 use crate::args::{ReportArgs, RunArgs, TelemetryFlags};
 use crate::{allocator, logging, version};
 use feed::Feed;
 use gate::Gate;
 use telemetry::Telemetry;
+use upgrade::Start;
 
 /// Serves until it is told to stop.
 ///
 /// `lost` is what flags of another controller ask for in vain.
 pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
+    // Before anything is opened.
+    let passed = passed_sockets().context("the sockets of the service manager")?;
     let source = args.validated()?;
     logging::start(args.logs.log_format, &args.logs.log_level)?;
     lost.iter().for_each(|lost| tracing::warn!("{lost}"));
@@ -49,7 +57,8 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
         );
     }
     let flags = args.telemetry.read()?;
-    let admins = bind_admins(args)?;
+    let mut start = Start::new(args, passed)?;
+    let mut admins = bind_admins(args, &mut start.inherited)?;
     let (telemetry, traces) = Telemetry::start(args, &flags)?;
     let telemetry = Arc::new(telemetry);
     let tickets = SessionTickets::rotating(args.listen.session_ticket_rotation);
@@ -62,11 +71,21 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
     if let Some(interval) = args.telemetry.otlp_metrics_interval {
         telemetry.export_metrics(interval, pages.clone());
     }
-    serve_admins(admins, &pages)?;
+    // Until a running process is replaced, its admin servers answer.
+    let opening = start.opening();
+    let mut servers = match opening.waits {
+        true => Vec::new(),
+        false => serve_admins(mem::take(&mut admins), &pages)?,
+    };
     feed.wait_for_first(args, &pipeline)?;
     let location = location::location(&args.place, feed.client().as_ref())?;
     let traced = Traced { flags, traces, telemetry: &telemetry };
-    let proxy = gate.open(ProxyOptions { location, ..options(args, &gate, traced)? })?;
+    let proxy = gate.open(ProxyOptions { location, ..options(args, &gate, traced)? }, opening)?;
+    start.wait_until_adopted(&proxy.publisher(), &gate)?;
+    servers.extend(serve_admins(admins, &pages)?);
+    let replaced = start.replace_predecessor(&proxy.publisher());
+    start.wait_for_successors(&gate, servers);
+    notify::ready(replaced);
     let addresses = &args.listen.addresses;
     tracing::info!(
         http = ?addresses.http, https = ?addresses.https, admin = %addresses.admin,
@@ -91,9 +110,14 @@ fn start_pipeline(args: &RunArgs, gate: &Arc<Gate>) -> Result<Pipeline> {
     Ok(Pipeline::start(args.options()?, publish)?)
 }
 
-fn bind_admins(args: &RunArgs) -> Result<Vec<(Admin, Audience)>> {
-    let bind =
-        |flag: &str, address: SocketAddr| Admin::bind(address).with_context(|| format!("{flag} {address}"));
+fn bind_admins(args: &RunArgs, inherited: &mut Inherited) -> Result<Vec<(Admin, Audience)>> {
+    let mut bind = |flag: &str, address: SocketAddr| {
+        let admin = match inherited.take(address).pop() {
+            Some(socket) => Admin::over(socket),
+            None => Admin::bind(address),
+        };
+        admin.with_context(|| format!("{flag} {address}"))
+    };
     let mut admins = vec![(bind("--admin", args.listen.addresses.admin)?, Audience::Operators)];
     for &probe in &args.listen.addresses.probe {
         admins.push((bind("--probe", probe)?, Audience::Probes));
@@ -139,11 +163,9 @@ fn identity(args: &RunArgs) -> Identity {
     Identity::new(class, namespace, pod_name.as_deref().unwrap_or_default(), version::REVISION)
 }
 
-fn serve_admins(admins: Vec<(Admin, Audience)>, pages: &Arc<Pages>) -> Result<()> {
-    for (admin, audience) in admins {
-        admin.serve(pages.clone(), audience).context("the admin server")?;
-    }
-    Ok(())
+fn serve_admins(admins: Vec<(Admin, Audience)>, pages: &Arc<Pages>) -> Result<Vec<AdminServer>> {
+    let serve = |(admin, audience): (Admin, _)| admin.serve(pages.clone(), audience);
+    admins.into_iter().map(serve).collect::<Result<_, _>>().context("the admin server")
 }
 
 /// What the data plane is told of telemetry.

@@ -7,6 +7,7 @@ use anyhow::Result;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::gate::Gate;
+use super::notify;
 
 /// The first SIGTERM or SIGINT drains, the second ends the process at once. Stands before anything is served, so that
 /// whoever sees the process ready can end it politely.
@@ -24,6 +25,7 @@ pub(super) fn stop_on_signals(gate: Arc<Gate>) -> Result<()> {
             }
         };
         next().await;
+        notify::stopping();
         gate.leave();
         let Some(proxy) = gate.handle() else {
             tracing::info!("ended before anything was served");

@@ -1,0 +1,72 @@
+//! Sockets of the service manager: what `LISTEN_FDS` says of them (sd_listen_fds(3)).
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::sys::take_passed;
+
+/// The number of the first one (`SD_LISTEN_FDS_START`).
+const FIRST: i32 = 3;
+
+/// Sockets that a process may be started with.
+const MAX_SOCKETS: u16 = 1_024;
+
+/// The sockets that the service manager gave this process; none where it gave none, or meant another process. Call it once, before
+/// anything is opened.
+///
+/// # Errors
+/// The environment says something else than sd_listen_fds(3) does, or a descriptor is not there.
+pub fn passed_sockets() -> io::Result<Vec<OwnedFd>> {
+    let variable = |name| std::env::var_os(name);
+    let (pid, count) = (variable("LISTEN_PID"), variable("LISTEN_FDS"));
+    match count_of(pid.as_deref(), count.as_deref(), std::process::id())? {
+        0 => Ok(Vec::new()),
+        count => take_passed(FIRST, count),
+    }
+}
+
+/// How many sockets are for process `own`.
+fn count_of(pid: Option<&OsStr>, count: Option<&OsStr>, own: u32) -> io::Result<u16> {
+    let (Some(pid), Some(count)) = (pid, count) else { return Ok(0) };
+    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+    let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u32>().ok());
+    // A parent's variables reach its children, which they do not mean.
+    if number(pid).ok_or_else(|| invalid("LISTEN_PID is not a number"))? != own {
+        return Ok(0);
+    }
+    let count = number(count).ok_or_else(|| invalid("LISTEN_FDS is not a number"))?;
+    let few = u16::try_from(count).ok().filter(|count| *count <= MAX_SOCKETS);
+    few.ok_or_else(|| invalid(&format!("LISTEN_FDS is {count}; the most is {MAX_SOCKETS}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(pid: Option<&str>, count: Option<&str>) -> Result<u16, String> {
+        count_of(pid.map(OsStr::new), count.map(OsStr::new), 7).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn sockets_count_only_for_the_process_that_they_are_meant_for() {
+        assert_eq!(count(None, None), Ok(0));
+        assert_eq!(count(Some("7"), None), Ok(0));
+        assert_eq!(count(None, Some("2")), Ok(0));
+        assert_eq!(count(Some("8"), Some("2")), Ok(0));
+        assert_eq!(count(Some("8"), Some("nonsense")), Ok(0));
+        assert_eq!(count(Some("7"), Some("2")), Ok(2));
+        assert_eq!(count(Some("7"), Some("0")), Ok(0));
+    }
+
+    #[test]
+    fn an_environment_that_makes_no_sense_is_an_error() {
+        assert!(count(Some("seven"), Some("1")).is_err());
+        for (text, part) in
+            [("-1", "not a number"), ("", "not a number"), ("1025", "1024"), ("70000", "1024")]
+        {
+            let problem = count(Some("7"), Some(text)).unwrap_err();
+            assert!(problem.contains(part), "{text}: {problem}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A running process is replaced by another one: no request fails, and where the new process fails, the old one goes on.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fairway_proxy::handover::{Predecessor, Rendezvous};
+use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::client::{Client, Request};
+use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
+use fairway_testkit::process::Fairway;
+use fairway_testkit::proof::fleet::Fleet;
+use fairway_testkit::proof::site::{Endpoint, Scheme, Site};
+use fairway_testkit::proof::traffic::{Load, Progress, send};
+use fairway_testkit::wait::{PATIENCE, eventually, free_address};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+/// What a process says when it serves in place of another one.
+const REPLACED: &str = "accepting connections in place of this process";
+
+fn binary() -> &'static Path {
+    Path::new(BINARY)
+}
+
+/// A directory for the socket at which processes meet.
+struct Meeting(TempDir);
+
+impl Meeting {
+    fn new() -> Self {
+        let directory = TempDir::with_prefix("fairway-upgrade-").unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
+        Self(directory)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.path().join("socket")
+    }
+
+    /// The flags of a process that serves `manifests`.
+    fn flags(&self, manifests: &Path, workers: usize) -> Vec<String> {
+        let (socket, manifests) = (self.socket(), manifests.display());
+        let flags = format!(
+            "--manifests {manifests} --workers {workers} --drain-delay 1 --access-log off --upgrade-socket {}",
+            socket.display()
+        );
+        flags.split(' ').map(str::to_owned).collect()
+    }
+}
+
+/// Starts a process that takes the place of `old`.
+fn successor(old: &Fairway, flags: &[String], more: &[&str]) -> Fairway {
+    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    old.start_successor(binary(), &flags)
+}
+
+async fn first(flags: &[String]) -> Fairway {
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    Fairway::start_with(binary(), &flags).until_ready().await
+}
+
+/// Requests that go on until they are told to stop.
+struct Traffic {
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    clients: Vec<JoinHandle<BTreeMap<String, u64>>>,
+}
+
+impl Traffic {
+    /// A share of the requests of each endpoint goes over new connections.
+    fn start(endpoints: Vec<(Endpoint, f64)>) -> Self {
+        let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let client = |(endpoint, fresh)| {
+            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
+            tokio::spawn(async move {
+                let mut failed = BTreeMap::<String, u64>::new();
+                let load = Load { requests: 400, connections: 2, posts: 0.3, fresh };
+                while !stop.load(Ordering::Relaxed) {
+                    let tally = send(&load, &endpoint, &Progress::default()).await;
+                    for outcomes in [tally.gets, tally.posts] {
+                        answered.fetch_add(outcomes.answered, Ordering::Relaxed);
+                        outcomes
+                            .failed
+                            .into_iter()
+                            .for_each(|(what, count)| *failed.entry(what).or_default() += count);
+                    }
+                }
+                failed
+            })
+        };
+        let clients = endpoints.into_iter().map(client).collect();
+        Self { stop, answered, clients }
+    }
+
+    /// Waits until a good number of requests more than now are answered.
+    async fn until_more(&self) {
+        let before = self.answered.load(Ordering::Relaxed);
+        let more = || async { self.answered.load(Ordering::Relaxed) > before + 2_000 };
+        eventually("requests are answered", PATIENCE, more).await;
+    }
+
+    /// How many were answered, and what failed.
+    async fn end(self) -> (u64, BTreeMap<String, u64>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut failed = BTreeMap::new();
+        for client in self.clients {
+            for (what, count) in client.await.unwrap() {
+                *failed.entry(what).or_default() += count;
+            }
+        }
+        (self.answered.load(Ordering::Relaxed), failed)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upgrades_under_load_lose_no_request_whatever_the_number_of_workers() {
+    let (site, meeting) = (Site::new(), Meeting::new());
+    let mut fleet = Fleet::new(binary(), &site.numbers());
+    fleet.grow(2).await;
+    site.list(&fleet.addresses());
+    let mut current = first(&meeting.flags(site.manifests().path(), 2)).await;
+    let endpoints = [(Scheme::Plain, 0.02), (Scheme::Plain, 1.0), (Scheme::Tls, 0.02), (Scheme::Tls, 0.5)];
+    let endpoint = |(scheme, fresh)| (site.endpoint(&current, scheme), fresh);
+    let traffic = Traffic::start(endpoints.into_iter().map(endpoint).collect());
+    traffic.until_more().await;
+    for workers in [1, 3, 2] {
+        let mut next = successor(&current, &meeting.flags(site.manifests().path(), workers), &[]);
+        next.program().line_with(REPLACED).await;
+        traffic.until_more().await;
+        assert!(current.program().exit_within(PATIENCE).await.success(), "{:#?}", current.lines());
+        traffic.until_more().await;
+        assert_eq!(next.admin("/readyz").await.unwrap().status, 200);
+        current = next;
+    }
+    let (answered, failed) = traffic.end().await;
+    println!("{answered} requests through 3 upgrades, failed: {failed:?}");
+    assert_eq!(failed, BTreeMap::new(), "of {answered}");
+}
+
+/// A site whose backend answers when it is told to.
+async fn held_site() -> (Manifests, Backend) {
+    let manifests = Manifests::new();
+    manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+    let backend = Backend::http(|request| match request.target.as_str() {
+        "/held" => Answer::ok("late").held(),
+        _ => Answer::ok("fine"),
+    })
+    .await;
+    manifests.put("service.yaml", service_with_endpoints("shop", "web", 80, &[backend.address()]));
+    let ingress = Ingress::new("shop", "web").class(Some("fairway")).route("a.test", "/", ("web", 80));
+    manifests.put("ingress.yaml", ingress.yaml());
+    (manifests, backend)
+}
+
+async fn fine(address: SocketAddr) -> bool {
+    let Ok(mut client) = Client::connect(address).await else { return false };
+    client.exchange(&Request::get("a.test", "/").close()).await.is_ok_and(|answer| answer.text() == "fine")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_under_way_ends_in_the_old_process_while_the_new_one_serves() {
+    let ((manifests, backend), meeting) = (held_site().await, Meeting::new());
+    let flags = meeting.flags(manifests.path(), 1);
+    let mut old = first(&flags).await;
+    let mut client = Client::connect(old.http).await.unwrap();
+    client.send(Request::get("a.test", "/held").bytes()).await.unwrap();
+    backend.until("the request is there", |backend| backend.waiting_count() == 1).await;
+    // A connection to the admin server that has had its answer.
+    let mut probe = Client::connect(old.admin).await.unwrap();
+    assert_eq!(probe.exchange(&Request::get("a", "/readyz")).await.unwrap().status, 200);
+    let mut new = successor(&old, &flags, &[]);
+    new.program().line_with(REPLACED).await;
+    old.program().line_with("has replaced this one").await;
+    assert!(fine(new.http).await && old.program().is_running());
+    // Whoever asks for the state of the address asks the new process.
+    probe.expect_closed().await;
+    assert_eq!(new.admin("/readyz").await.unwrap().status, 200);
+    backend.release();
+    let answer = client.read_response().await.unwrap();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "late"));
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert!(old.program().exit_within(PATIENCE).await.success());
+    assert!(fine(new.http).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_old_process_goes_on_where_the_new_one_fails() {
+    let ((manifests, _backend), meeting) = (held_site().await, Meeting::new());
+    let flags = meeting.flags(manifests.path(), 2);
+    let mut old = first(&flags).await;
+    let none = meeting.flags(&manifests.path().join("none"), 2);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let in_use = taken.local_addr().unwrap().to_string();
+    for (flags, more, part) in [
+        (&none, vec![], "--manifests"),
+        (&flags, vec!["--probe", &in_use], "--probe"),
+        (&flags, vec!["--max-head-bytes", "4096"], "--max-request-line-bytes"),
+        (&flags, vec!["--http", &in_use], "--http"),
+    ] {
+        // The last one of a flag counts, where it may be given once: so addresses of --http are replaced.
+        let mut new = successor(&old, flags, &more);
+        assert_eq!(new.program().exit_within(PATIENCE).await.code(), Some(2), "{:#?}", new.lines());
+        new.program().line_with(part).await;
+        assert!(fine(old.http).await && old.program().is_running());
+    }
+    // Another one that has the sockets, and ends before it is ready.
+    let rendezvous = Rendezvous::at(&meeting.socket()).unwrap();
+    let asked = || Predecessor::ask(&rendezvous).unwrap().unwrap();
+    let (predecessor, sockets) = tokio::task::block_in_place(asked);
+    assert_eq!(u32::try_from(predecessor.id()).unwrap(), old.program().id());
+    assert_eq!(sockets.len(), 2 + 2 + 1, "of HTTP and HTTPS for each worker, and of the admin server");
+    drop((predecessor, sockets));
+    old.program().line_with("did not become ready").await;
+    for _ in 0..20 {
+        assert!(fine(old.http).await);
+    }
+    assert_eq!(old.admin("/readyz").await.unwrap().status, 200);
+    // And the next one succeeds all the same.
+    let mut new = successor(&old, &flags, &[]);
+    new.program().line_with(REPLACED).await;
+    assert!(old.program().exit_within(PATIENCE).await.success());
+    assert!(fine(new.http).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_stops_leaves_its_place_to_one_that_gets_ready() {
+    let ((manifests, backend), meeting) = (held_site().await, Meeting::new());
+    let flags = meeting.flags(manifests.path(), 1);
+    let mut old = first(&flags).await;
+    let mut client = Client::connect(old.http).await.unwrap();
+    client.send(Request::get("a.test", "/held").bytes()).await.unwrap();
+    backend.until("the request is there", |backend| backend.waiting_count() == 1).await;
+    old.program().terminate().unwrap();
+    old.program().line_with("draining").await;
+    let mut refused = successor(&old, &flags, &[]);
+    assert_eq!(refused.program().exit_within(PATIENCE).await.code(), Some(2));
+    refused.program().line_with("the running process refuses: it is stopping").await;
+    backend.release();
+    assert_eq!(client.read_response().await.unwrap().status, 200);
+    assert!(old.program().exit_within(PATIENCE).await.success());
+    // It has left its socket in the file system, where nobody listens any more.
+    assert!(meeting.socket().exists());
+    let new = successor(&old, &flags, &[]).until_ready().await;
+    assert!(fine(new.http).await);
+}
+
+/// `fairway run` with a socket as its descriptor 3, as systemd passes it. For sh, to which Rust can give sockets as its standard input.
+fn activated(socket: TcpListener, count: &str, flags: &[String], notify: Option<&Path>) -> Child {
+    let script = "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=$0; exec \"$@\"";
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script, count, BINARY, "run"]).args(flags);
+    if let Some(path) = notify {
+        command.env("NOTIFY_SOCKET", path);
+    }
+    command.stdin(OwnedFd::from(socket)).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.spawn().unwrap()
+}
+
+fn addresses(http: SocketAddr) -> Vec<String> {
+    let [https, admin] = [(); 2].map(|()| free_address());
+    let flags = format!("--http {http} --https {https} --admin {admin}");
+    flags.split(' ').map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sockets_of_the_service_manager_are_used_in_place_of_binding() {
+    let ((manifests, _backend), meeting) = (held_site().await, Meeting::new());
+    let socket = TcpListener::bind(free_address()).unwrap();
+    let http = socket.local_addr().unwrap();
+    // It listens already, so that connections wait until the process accepts them.
+    let waiting = tokio::spawn(async move { fine(http).await });
+    let told = UnixDatagram::bind(meeting.0.path().join("notify")).unwrap();
+    told.set_read_timeout(Some(PATIENCE)).unwrap();
+    let flags = [addresses(http), meeting.flags(manifests.path(), 3)].concat();
+    let mut process = activated(socket, "1", &flags, Some(&meeting.0.path().join("notify")));
+    let message = tokio::task::block_in_place(|| {
+        let mut message = [0; 64];
+        let length = told.recv(&mut message).unwrap();
+        String::from_utf8_lossy(&message[..length]).into_owned()
+    });
+    assert_eq!(message, "READY=1\n");
+    assert!(waiting.await.unwrap());
+    for _ in 0..20 {
+        assert!(fine(http).await);
+    }
+    assert!(process.try_wait().unwrap().is_none());
+    process.kill().await.unwrap();
+    let gone = || async { Client::connect(http).await.is_err() };
+    eventually("nobody listens any more", PATIENCE, gone).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_of_the_service_manager_that_no_flag_names_is_an_error() {
+    let (manifests, _backend) = held_site().await;
+    let meeting = Meeting::new();
+    let flags = [addresses(free_address()), meeting.flags(manifests.path(), 1)].concat();
+    let socket = || TcpListener::bind("127.0.0.1:0").unwrap();
+    for (count, part) in
+        [("1", "which none of --http"), ("2", "service manager"), ("x", "LISTEN_FDS is not a number")]
+    {
+        let process = activated(socket(), count, &flags, None);
+        let output =
+            tokio::time::timeout(Duration::from_secs(60), process.wait_with_output()).await.unwrap().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(part), "{count}: {text}");
+    }
+}
