@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::BackendKey;
 use crate::default::is_default;
+use crate::geo::CountryCode;
 use crate::matches::FieldMatch;
 use crate::policy::Timeouts;
 
@@ -276,6 +277,12 @@ pub struct AuthorizationRule {
     /// Client addresses; one range is enough.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sources: Vec<IpNet>,
+    /// Countries of client addresses; one is enough.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub countries: Vec<CountryCode>,
+    /// Numbers of the autonomous systems of client addresses; one is enough.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub asns: Vec<u32>,
     /// Methods, in upper case; one is enough.
     #[serde(default, skip_serializing_if = "is_default")]
     pub methods: Vec<Arc<str>>,
@@ -300,6 +307,8 @@ impl AuthorizationRule {
         Self {
             decision,
             sources: Vec::new(),
+            countries: Vec::new(),
+            asns: Vec::new(),
             methods: Vec::new(),
             claims: Vec::new(),
             scopes: Vec::new(),

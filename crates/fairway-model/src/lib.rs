@@ -23,6 +23,7 @@ mod edit;
 mod extension;
 mod field;
 mod forwarding;
+mod geo;
 mod guard;
 mod health;
 mod hop;
@@ -72,6 +73,7 @@ pub use edit::{AnswerEdit, HeaderEdit, HeaderField, PathRewrite, ReceivedEdit, R
 pub use extension::{BodyMode, Extension, GrpcAuth, GrpcService, MutationRules, ProcessingPhases};
 pub use field::FieldTemplate;
 pub use forwarding::{Fallback, Forwarding, Mirror, MirrorTarget};
+pub use geo::{CountryCode, GeoField, GeoFields, GeoKind, NoCountryCode};
 pub use guard::{ClientCertificate, Deny, Guard};
 pub use health::{EndpointHealth, HealthCheck, Probe};
 pub use hop::{EndpointHop, HopConnection, HopVersion};

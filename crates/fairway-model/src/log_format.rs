@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::geo::{GeoField, GeoFields};
+
 /// A format that was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogFormat {
@@ -51,6 +53,8 @@ pub enum Variable {
     UpstreamField(Box<str>),
     /// `$upstream_cookie_NAME`: a cookie that the endpoint sets.
     UpstreamCookie(Box<str>),
+    /// What a database says of the client's address.
+    Geo(GeoField),
     /// `$cookie_NAME`.
     Cookie(Box<str>),
     /// `$arg_NAME`.
@@ -302,6 +306,16 @@ impl LogFormat {
         names
     }
 
+    /// What lines have of databases of addresses.
+    #[must_use]
+    pub fn geo_fields(&self) -> GeoFields {
+        let field = |variable: &Variable| match variable {
+            Variable::Geo(field) => Some(*field),
+            _ => None,
+        };
+        self.variables().filter_map(field).collect()
+    }
+
     fn variables(&self) -> impl Iterator<Item = &Variable> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Value { variable, .. } => Some(variable),
@@ -333,6 +347,9 @@ impl Variable {
     fn named(name: &str) -> Self {
         if let Some((_, word)) = Word::NAMES.iter().find(|(known, _)| *known == name) {
             return Self::Word(*word);
+        }
+        if let Some(field) = GeoField::named(name) {
+            return Self::Geo(field);
         }
         let field = |name: &str| name.replace('_', "-").into_boxed_str();
         // nginx has variables of its own for these fields.
@@ -468,6 +485,7 @@ mod tests {
         assert_eq!(named("arg_page_no"), Variable::Argument("page_no".into()));
         assert_eq!(named("upstream_http_x_a"), Variable::UpstreamField("x-a".into()));
         assert_eq!(named("upstream_cookie_sid"), Variable::UpstreamCookie("sid".into()));
+        assert_eq!(named("geoip2_city_country_code"), Variable::Geo(GeoField::CountryCode));
         assert_eq!(named("http2"), Variable::Word(Word::Http2));
         assert_eq!(named("http3"), Variable::Word(Word::Http3));
         for name in ["http_", "geoip_city", "upstream_http_", "upstream_cookie_", "pipe"] {
@@ -478,6 +496,8 @@ mod tests {
     #[test]
     fn what_has_to_be_noted_is_known_from_the_format() {
         let read = |text: &str| LogFormat::read(text, Escape::Nginx).unwrap().format;
+        let fields = read("$geoip2_asn $geoip2_city $geoip2_asn").geo_fields();
+        assert_eq!(fields.iter().collect::<Vec<_>>(), [GeoField::City, GeoField::Asn]);
         let plain = read("$remote_addr $connection_requests $ssl_client_serial $sent_http_x_a");
         assert!(!plain.has_connection() && plain.upstream_fields().is_empty());
         for text in ["$remote_port", "$connection", "$ssl_protocol", "a${ssl_server_name}b"] {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::geo::GeoField;
+
 /// A text with parts of the request in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Template(pub Vec<TemplatePart>);
@@ -50,6 +52,8 @@ pub enum TemplatePart {
     RequestId,
     /// Seconds since 1970, with milliseconds.
     Now,
+    /// What a database says of the client's address.
+    Geo(GeoField),
     /// Something that is the same for all requests of the rule.
     Label(RuleLabel),
 }
@@ -72,6 +76,14 @@ impl Template {
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self(vec![TemplatePart::Text(text.into())])
+    }
+
+    /// What it asks of databases of addresses.
+    pub fn geo_fields(&self) -> impl Iterator<Item = GeoField> {
+        self.0.iter().filter_map(|part| match part {
+            TemplatePart::Geo(field) => Some(*field),
+            _ => None,
+        })
     }
 }
 
@@ -97,6 +109,7 @@ impl fmt::Display for Template {
             TemplatePart::Port => f.write_str("$server_port"),
             TemplatePart::RequestId => f.write_str("$req_id"),
             TemplatePart::Now => f.write_str("$msec"),
+            TemplatePart::Geo(field) => write!(f, "${}", field.name()),
             TemplatePart::Label(RuleLabel::Namespace) => f.write_str("$namespace"),
             TemplatePart::Label(RuleLabel::Ingress) => f.write_str("$ingress_name"),
             TemplatePart::Label(RuleLabel::Service) => f.write_str("$service_name"),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{RuleLabel, Template, TemplatePart, shown_url};
+use crate::{GeoField, RuleLabel, Template, TemplatePart, shown_url};
 
 /// The variables that work, as messages list them.
 pub const KNOWN: &str = "$scheme, $host, $http_host, $best_http_host, $server_name, $request_uri, \
@@ -45,7 +45,7 @@ fn of_headers(name: &str) -> Option<TemplatePart> {
         "ingress_name" => TemplatePart::Label(RuleLabel::Ingress),
         "service_name" => TemplatePart::Label(RuleLabel::Service),
         "service_port" => TemplatePart::Label(RuleLabel::ServicePort),
-        _ => return None,
+        _ => return GeoField::named(name).map(TemplatePart::Geo),
     })
 }
 
@@ -192,6 +192,8 @@ mod tests {
             "server_port",
             "req_id",
             "msec",
+            "geoip2_country_code",
+            "geoip2_asn",
             "namespace",
             "ingress_name",
             "service_name",

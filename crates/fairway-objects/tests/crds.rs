@@ -336,6 +336,8 @@ fn a_security_policy_has_the_fields_of_its_crd() {
             rules: vec![AuthorizationRule {
                 action: "Allow".into(),
                 sources: Some(ranges),
+                countries: Some(vec!["DE".into()]),
+                asns: Some(vec![64500]),
                 methods: Some(vec!["GET".into()]),
                 claims: Some(claims()),
                 scopes: Some(vec!["read".into()]),

@@ -15,7 +15,7 @@ use fairway_model::{
     VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, Limits, Logouts, Proxy, ProxyHandle, ProxyOptions,
+    AccessLogFormat, BufferOptions, DrainOptions, GeoIp, Limits, Logouts, Proxy, ProxyHandle, ProxyOptions,
     ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets,
 };
 
@@ -124,6 +124,7 @@ fn options() -> Result<ProxyOptions, Failure> {
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::ZERO },
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
+        geoip: GeoIp::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),

@@ -10,7 +10,7 @@ use fairway_model::{
     ServiceName, Tracing, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, Limits, Logouts, Proxy, ProxyOptions, ProxyProtocol,
+    AccessLogFormat, BufferOptions, DrainOptions, GeoIp, Limits, Logouts, Proxy, ProxyOptions, ProxyProtocol,
     RecorderOptions, SelfSigned, SessionTickets,
 };
 
@@ -34,6 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         drain: DrainOptions::default(),
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
+        geoip: GeoIp::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),

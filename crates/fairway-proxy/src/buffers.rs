@@ -11,6 +11,7 @@ use fairway_net::spares::Spare;
 use fairway_routing::session::{Belongs, Session};
 
 use crate::compression::Accepted;
+use crate::geoip::Location;
 use crate::guards::VerifiedToken;
 use crate::metrics::record::{AttemptOutcome, FailedAttempt, Micros};
 use crate::request::body::RequestBody;
@@ -115,6 +116,8 @@ pub(crate) struct Written {
     pub(crate) value: Vec<u8>,
     /// Who asks.
     pub(crate) identity: Identity,
+    /// What databases say of the client's address, as far as it was asked. Boxed, as few configurations ask.
+    pub(crate) location: Option<Box<Location>>,
     /// Fields of the endpoint's answer as they came, for the access log.
     pub(crate) received: Head,
     /// Attempts whose response the client did not get.
@@ -169,6 +172,7 @@ static NOTHING: Written = Written {
     granted: Vec::new(),
     value: Vec::new(),
     identity: Identity::NONE,
+    location: None,
     received: Head::new(),
     failed_attempts: Vec::new(),
     attempt_began: Micros::ZERO,
@@ -201,7 +205,7 @@ impl Forms {
             written.session_cookie.clear();
             written.login_cookies.clear();
             written.granted = Vec::new();
-            written.identity = Identity::NONE;
+            written.forget_client();
             written.received.clear();
             written.picked = None;
             written.forget_attempts();
@@ -211,7 +215,8 @@ impl Forms {
     /// The same forms, for another request.
     pub(crate) fn copy(&mut self, other: &Self) {
         let Some(other) = &other.0 else { return };
-        let Written { origin, normalised, decoded, target, host, .. } = self.write();
+        let Written { origin, normalised, decoded, target, host, location, .. } = self.write();
+        location.clone_from(&other.location);
         origin.clone_from(&other.origin);
         normalised.clone_from(&other.normalised);
         decoded.clone_from(&other.decoded);
@@ -299,7 +304,7 @@ impl Forms {
         written.received.clear();
         written.forget_attempts();
         // Who asked is nobody of the next request, which may end before any guard is asked.
-        written.identity = Identity::NONE;
+        written.forget_client();
         written.granted = Vec::new();
         written.picked = None;
         let Written {
@@ -340,11 +345,24 @@ impl Forms {
             [origin, normalised, decoded, target, host, cookies, session_cookie, login_cookies, value]
                 .map(Vec::capacity);
         let attempts = written.failed_attempts.capacity() * size_of::<FailedAttempt>();
-        size_of::<Written>() + written.received.kept_bytes() + attempts + capacities.iter().sum::<usize>()
+        let location = written.location.as_ref().map_or(0, |location| location.kept_bytes());
+        size_of::<Written>()
+            + location
+            + written.received.kept_bytes()
+            + attempts
+            + capacities.iter().sum::<usize>()
     }
 }
 
 impl Written {
+    #[inline]
+    fn forget_client(&mut self) {
+        self.identity = Identity::NONE;
+        if let Some(location) = &mut self.location {
+            location.clear();
+        }
+    }
+
     #[inline]
     fn forget_attempts(&mut self) {
         self.failed_attempts.clear();

@@ -11,6 +11,7 @@ use fairway_net::memory::{MemoryBudget, ReturnMemory};
 use fairway_net::output::OutputCopies;
 use ipnet::IpNet;
 
+use crate::geoip::GeoIp;
 use crate::guards::Logouts;
 use crate::peer::Scheme;
 use crate::tls::{SelfSigned, SessionTickets};
@@ -47,6 +48,8 @@ pub struct ProxyOptions {
     pub tickets: SessionTickets,
     /// Sessions that providers have ended.
     pub logouts: Logouts,
+    /// Databases of client addresses.
+    pub geoip: GeoIp,
     /// Returns freed memory to the system. It is called where there is a memory budget.
     pub return_memory: ReturnMemory,
 }

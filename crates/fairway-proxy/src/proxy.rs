@@ -19,11 +19,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
+use crate::geoip::GeoIp;
 use crate::inspection::{EndpointQuery, EndpointStates, OpenConnections, merge_states};
 use crate::listener::BindError;
 use crate::metrics::{
-    GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_cpu, write_failing_checks, write_memory,
-    write_spent, write_spread, write_tickets,
+    GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_cpu, write_failing_checks, write_geoip,
+    write_memory, write_spent, write_spread, write_tickets,
 };
 use crate::options::{AccessLogFormat, Opening, ProxyOptions, RecorderOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
@@ -52,6 +53,7 @@ pub struct ProxyHandle {
     checks: Checks,
     spread: Arc<Spread>,
     tickets: SessionTickets,
+    geoip: GeoIp,
     recorder: RecorderOptions,
     started: SystemTime,
 }
@@ -144,6 +146,7 @@ impl Proxy {
             checks,
             spread,
             tickets: options.tickets.clone(),
+            geoip: options.geoip.clone(),
             recorder: options.recorder,
             started: SystemTime::now(),
         };
@@ -237,6 +240,7 @@ impl ProxyHandle {
         write_spread(&self.spread.counts(), beginning);
         write_cpu(&cpu, beginning);
         write_tickets(&self.tickets.figures(), beginning);
+        write_geoip(&self.geoip.figures(), beginning);
         write_spent(&Spent::by_process(), self.started, identity, beginning);
         text
     }

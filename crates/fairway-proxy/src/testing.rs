@@ -30,6 +30,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
+use crate::geoip::GeoIp;
 use crate::guards::Logouts;
 use crate::listener::ListenerId;
 use crate::metrics::Text;
@@ -652,6 +653,7 @@ pub(crate) fn options() -> ProxyOptions {
         drain: DrainOptions::default(),
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
+        geoip: GeoIp::default(),
         fallback_certificate: SelfSigned {
             chain: leaf.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: leaf.key_der.secret_pkcs8_der().to_vec(),

@@ -19,11 +19,14 @@ use std::time::Duration;
 use fairway_model::{
     AnswerEdit, ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, Backend, BackendKey, BackendTraffic,
     ClaimHeader, ClaimMatch, ClientTraffic, Config, CredentialLocation, Decision, Ejection, Endpoint,
-    EndpointHealth, Guard, HealthCheck, HostPattern, JwtAuth, JwtIssuer, JwtKeys, Listener, ListenerProtocol,
-    Origin, Phases, Probe, Propagation, Retry, SameSite, SecureCookie, SessionCookie, SessionHash,
-    SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey, StreamPolicy, StreamRoute,
-    Tracing, TrafficDistribution, VirtualHost, WeightedBackend,
+    EndpointHealth, FieldTemplate, Forwarding, GeoField, Guard, HealthCheck, HostPattern, JwtAuth, JwtIssuer,
+    JwtKeys, Listener, ListenerProtocol, Origin, Phases, Probe, Propagation, Retry, SameSite, SecureCookie,
+    SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey,
+    StreamPolicy, StreamRoute, Template, TemplatePart, Tracing, TrafficDistribution, VirtualHost,
+    WeightedBackend,
 };
+use fairway_proxy::{GeoIp, ProxyOptions};
+use fairway_testkit::mmdb::{self, Mmdb};
 use fairway_testkit::tokens::{Signer, published};
 use serde_json::json;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -85,8 +88,20 @@ fn per_request(
     answer_end: &[u8],
     edit: impl FnOnce(Config) -> Config,
 ) -> f64 {
+    per_request_with(|_| {}, request, answer, (request_end, answer_end), edit)
+}
+
+/// The same with options of the process.
+fn per_request_with(
+    options: impl FnOnce(&mut ProxyOptions),
+    request: &[u8],
+    answer: &'static [u8],
+    (request_end, answer_end): (&'static [u8], &[u8]),
+    edit: impl FnOnce(Config) -> Config,
+) -> f64 {
     let address = endpoint(answer, request_end);
     let setup = Setup::to(&[address])
+        .options(options)
         .filter(Phases::from(AnswerEdit::StrictTransportSecurity("max-age=31536000".into())))
         .settings(|settings| settings.downstream.requests_per_connection = u64::MAX)
         .settings(|settings| settings.upstream.requests_per_connection = u64::MAX);
@@ -203,6 +218,7 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
     belonging_allocates_nothing();
     credentials_that_are_known_allocate_nothing();
     traffic_of_its_own_allocates_nothing();
+    clients_that_are_looked_up_allocate_nothing();
     bytes_that_pass_through_allocate_nothing();
     datagrams_of_a_session_allocate_nothing();
     an_adoption_allocates_nothing_for_backends_that_stay();
@@ -339,6 +355,40 @@ fn credentials_that_are_known_allocate_nothing() {
         "GET /a HTTP/1.1\r\nHost: example.com\r\nAuthorization: Bearer {token}\r\nX-API-Key: the-key-of-billing\r\n\r\n"
     );
     let allocations = per_request(get.as_bytes(), PLAIN, b"\r\n\r\n", b"9", guarded);
+    assert!(allocations < 0.05, "{allocations} allocations per request");
+}
+
+/// Rules, headers and lines of the log by country and autonomous system: called by the only test as well.
+fn clients_that_are_looked_up_allocate_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (places, networks) = (folder.path().join("city"), folder.path().join("asn"));
+    let home = mmdb::country("DE", "Germany");
+    std::fs::write(&places, Mmdb::new("GeoLite2-City", 1).with("127.0.0.0/8", &home).bytes()).unwrap();
+    let network = mmdb::network(64500, "Example");
+    std::fs::write(&networks, Mmdb::new("GeoLite2-ASN", 1).with("127.0.0.0/8", &network).bytes()).unwrap();
+    let located = |mut config: Config| {
+        let rule = AuthorizationRule {
+            countries: vec!["DE".parse().unwrap()],
+            asns: vec![64500],
+            ..AuthorizationRule::new(Decision::Allow)
+        };
+        let guards = vec![Guard::Authorize(Arc::new(Authorization { rules: vec![rule] }))];
+        let value = Template(vec![TemplatePart::Geo(GeoField::CountryName)]);
+        let fields = vec![FieldTemplate { name: "X-Country".into(), value }];
+        let forwarding = Forwarding { fields: Some(fields.into()), ..Forwarding::default() };
+        for host in config.hosts.values().cloned().collect::<Vec<_>>() {
+            let mut host = VirtualHost::clone(&host);
+            for rule in host.routes.iter_mut().flat_map(|route| &mut Arc::make_mut(route).rules) {
+                let mut phases = Phases::from(forwarding.clone());
+                phases.guards = guards.clone();
+                rule.phases = phases.kept();
+            }
+            config.hosts.insert(host.key.clone(), Arc::new(host));
+        }
+        config
+    };
+    let with_files = |options: &mut ProxyOptions| options.geoip = GeoIp::watch(&[places, networks]).unwrap();
+    let allocations = per_request_with(with_files, GET, PLAIN, (b"\r\n\r\n", b"9"), located);
     assert!(allocations < 0.05, "{allocations} allocations per request");
 }
 

@@ -56,6 +56,7 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
             named: None,
             subject: Some("alice"),
             api_client: None,
+            location: None,
         },
         connection: Connection {
             requests: 1,

@@ -50,7 +50,7 @@ mod tested_values;
 mod tree;
 mod unserved;
 
-pub use authorization::{AuthorizationCheck, Caller};
+pub use authorization::{AuthorizationCheck, Caller, Located};
 pub use chosen::{CompiledChosen, CompiledCondition, CompiledRespond, Rewritten, unescape_redirect};
 pub use client_limits::ClientLimits;
 pub use compile::{Compiled, compile};

@@ -12,9 +12,9 @@ use fairway_http::{Head, Known, ReadyFields};
 use fairway_model::{
     AccessList, AnswerBounds, AnswerEdit, Answers, ApiKeyAuth, AuthCookies, BackendKey, BasicAuth, Buffering,
     ClientCertificate, Compression, ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Extension,
-    Fallback, FieldTemplate, Forwarding, GrpcService, Guard, HeaderEdit, HeaderField, HttpsRedirect, Match,
-    Mirror, PathForm, PathRewrite, Phases, RateLimit, RealIp, ReceivedEdit, Redirect, RedirectTarget,
-    RequestEdit, RouteFilters, Timeouts, Tracing,
+    Fallback, FieldTemplate, Forwarding, GeoFields, GrpcService, Guard, HeaderEdit, HeaderField,
+    HttpsRedirect, Match, Mirror, PathForm, PathRewrite, Phases, RateLimit, RealIp, ReceivedEdit, Redirect,
+    RedirectTarget, RequestEdit, RouteFilters, Timeouts, Tracing,
 };
 use fairway_pattern::Pattern;
 
@@ -48,6 +48,8 @@ pub struct Steps<R> {
     pub answers: AnswerSteps<R>,
     /// What bounds endpoints' answers.
     pub bounds: AnswerBounds,
+    /// What guards and headers have of databases of addresses.
+    pub geo: GeoFields,
     /// Whether the access log has no line for the exchange.
     pub unlogged: bool,
     /// How the exchange is traced; as the listener says where there is nothing.
@@ -325,6 +327,7 @@ impl<R> Default for Steps<R> {
                 compression: None,
             },
             bounds: AnswerBounds::default(),
+            geo: GeoFields::NONE,
             unlogged: false,
             tracing: None,
         }
@@ -345,7 +348,7 @@ impl<R> Steps<R> {
         let guards = guards.collect::<Result<Box<[_]>, String>>()?;
         let mut forwarding = forwarding(phases, form, inner)?;
         forwarding.drops_trailers = guards.iter().any(GuardStep::speaks_for_the_client);
-        Ok(Self {
+        let steps = Self {
             client: phases.client.clone(),
             takes_api_keys: guards.iter().any(|guard| guard.api_key().is_some()),
             takes_logins: guards.iter().any(|guard| matches!(guard, GuardStep::Login(_))),
@@ -355,9 +358,26 @@ impl<R> Steps<R> {
             answers: answers(&phases.answers, &guards, inner)?,
             guards,
             bounds: phases.bounds,
+            geo: GeoFields::NONE,
             unlogged: phases.unlogged,
             tracing: phases.tracing.clone(),
-        })
+        };
+        Ok(Self { geo: steps.geo_fields(), ..steps })
+    }
+
+    /// What guards, and the headers of requests and answers, have of databases of addresses.
+    fn geo_fields(&self) -> GeoFields {
+        let asked = self.guards.iter().filter_map(|guard| match guard {
+            GuardStep::Authorize(check) => Some(check.geo_fields()),
+            _ => None,
+        });
+        let on_answers = self.answers.edits.iter().filter_map(|step| match step {
+            AnswerStep::Fields(fields) => Some(fields),
+            _ => None,
+        });
+        let fields = self.forwarding.fields.iter().chain(on_answers).flat_map(|fields| fields.iter());
+        let of_headers: GeoFields = fields.flat_map(|field| field.value.geo_fields()).collect();
+        asked.fold(of_headers, GeoFields::and)
     }
 
     /// The steps of a share's rule, with what those of the whole rule add to requests and answers and no phase of the share's says.

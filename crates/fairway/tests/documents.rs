@@ -10,6 +10,7 @@ use std::process::Command;
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class};
+use fairway_testkit::mmdb::{Mmdb, network};
 use fairway_testkit::process::Fairway;
 use fairway_testkit::wait::{PATIENCE, eventually};
 
@@ -137,6 +138,10 @@ fn variables_of_the_log_are_described() {
     let described: BTreeSet<_> = quoted(&text).filter_map(|word| word.strip_prefix('$')).collect();
     let known = fairway_model::Word::NAMES.iter().map(|(name, _)| *name).collect();
     nothing_beyond(&known, &described, "not described");
+    let text = document("docs/geoip.md");
+    let described: BTreeSet<_> = quoted(&text).filter_map(|word| word.strip_prefix("$geoip2_")).collect();
+    let known = fairway_model::GeoField::ALL.iter().filter_map(|field| field.name().strip_prefix("geoip2_"));
+    nothing_beyond(&known.collect(), &described, "not described");
 }
 
 #[tokio::test]
@@ -147,7 +152,11 @@ async fn metrics_and_log_members_are_those_of_a_running_process() {
     manifests.put("tls.yaml", leaf.secret_yaml("a", "tls"));
     let ingress = Ingress::new("a", "web").class(Some("fairway")).tls(Some("tls"), &["a.test"]);
     manifests.put("web.yaml", ingress.route("a.test", "/", ("gone", 80)).yaml());
-    let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &["--access-log", "json"]).await;
+    let geoip = tempfile::NamedTempFile::new().unwrap();
+    fs::write(geoip.path(), Mmdb::new("GeoLite2-ASN", 1).with("192.0.2.0/24", &network(64500, "a")).bytes())
+        .unwrap();
+    let flags = ["--access-log", "json", "--geoip", geoip.path().to_str().unwrap()];
+    let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
     let mut client = Client::connect(fairway.http).await.unwrap();
     client.exchange(&Request::get("a.test", "/").close()).await.unwrap();
 

@@ -21,6 +21,7 @@ mod exhaustion;
 mod flight_recorder;
 mod floods;
 mod gateways;
+mod geoip;
 mod inspect;
 mod install;
 mod kubectl;

@@ -11,6 +11,7 @@ pub mod client;
 pub mod golden;
 pub mod json_schema;
 pub mod manifests;
+pub mod mmdb;
 pub mod process;
 pub mod proof;
 mod stream;

@@ -18,6 +18,12 @@ pub(crate) fn read(text: &str) -> Result<Template, String> {
     }
     let name = variables::header(text)
         .map_err(|variable| format!("\"{text}\" has {variable}, which is not a known variable"))?;
+    if let Some(field) = name.geo_fields().next() {
+        return Err(format!(
+            "\"{text}\" has ${}, which headers and the access log alone can have",
+            field.name()
+        ));
+    }
     match name.0.iter().find(|part| is_credential(part)) {
         Some(part) => {
             let variable = Template(vec![part.clone()]);

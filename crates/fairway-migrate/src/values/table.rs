@@ -68,7 +68,7 @@ const PROBE: &str = "paths and ports of probes are Fairway's own";
 const LEASE: &str = "the replicas agree through a Lease with the name of their release";
 const MONITOR: &str = "the ServiceMonitor of Fairway's chart has no such value";
 const FOR_THE_CLUSTER: &str = "the Service for metrics is for the cluster only";
-const NO_COUNTRIES: &str = "there are no variables about countries";
+const NO_DOWNLOADS: &str = "Fairway downloads no GeoIP database: let geoipupdate do it, and name its files with --geoip (docs/geoip.md)";
 const NO_POLICY: &str = "Kubernetes has had no PodSecurityPolicy since 1.25";
 const TAKEN: &str =
     "kept, but the Service of ingress-nginx holds it: leave it out until that Service gives it up";
@@ -245,7 +245,7 @@ pub(super) const ROWS: &[(&str, Meaning)] = &[
     ("controller.publishService.enabled", Later(Switch)),
     ("controller.publishService.pathOverride", Does(special::publish_service)),
     ("controller.reportNodeInternalIp", Nothing(NODE_ADDRESSES)),
-    ("controller.maxmindLicenseKey", Lost(NO_COUNTRIES)),
+    ("controller.maxmindLicenseKey", Lost(NO_DOWNLOADS)),
     ("controller.opentelemetry", Does(special::opentelemetry)),
     ("controller.customTemplate.configMapName", Lost("there are no templates")),
     ("controller.customTemplate.configMapKey", Nothing("there are no templates")),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use fairway_model::{ApiKeyAuth, Authorization, AuthorizationRule, Decision, FieldMatch, TextMatch};
+use fairway_model::{
+    ApiKeyAuth, Authorization, AuthorizationRule, CountryCode, Decision, FieldMatch, TextMatch,
+};
 use fairway_pattern::{Anchor, Pattern};
 use ipnet::IpNet;
 
@@ -47,6 +49,8 @@ fn read_rule(
         }
     };
     let sources = condition(at, "sources", of.sources.as_deref(), most::RANGES, ranges)?;
+    let countries = condition(at, "countries", of.countries.as_deref(), most::COUNTRIES, countries)?;
+    let asns = condition(at, "asns", of.asns.as_deref(), most::ASNS, asns)?;
     let methods = condition(at, "methods", of.methods.as_deref(), most::METHODS, methods)?;
     let claims = condition(at, "claims", of.claims.as_deref(), most::CLAIMS, claims)?;
     let scopes = condition(at, "scopes", of.scopes.as_deref(), most::SCOPES, scopes)?;
@@ -73,7 +77,7 @@ fn read_rule(
             doubts.push(Doubt { code: "unknown-api-key-client", field, problem, consequence });
         }
     }
-    Ok(AuthorizationRule { decision, sources, methods, claims, scopes, clients, headers })
+    Ok(AuthorizationRule { decision, sources, countries, asns, methods, claims, scopes, clients, headers })
 }
 
 /// A condition. A list without members is none: the rule would hold for more requests than its writer may think.
@@ -101,6 +105,29 @@ fn ranges(field: &str, written: &[String]) -> Checked<Vec<IpNet>> {
     ranges.sort();
     ranges.dedup();
     Ok(ranges)
+}
+
+/// A code in small letters would be one that no database has.
+fn countries(field: &str, written: &[String]) -> Checked<Vec<CountryCode>> {
+    let read = |text: &String| {
+        text.parse().map_err(|_| {
+            Mistake::new(field, format!("\"{text}\" is no code of a country; they are two capital letters"))
+        })
+    };
+    let mut codes = written.iter().map(read).collect::<Checked<Vec<_>>>()?;
+    codes.sort();
+    codes.dedup();
+    Ok(codes)
+}
+
+fn asns(field: &str, written: &[u32]) -> Checked<Vec<u32>> {
+    if written.contains(&0) {
+        return Err(Mistake::new(field, "0 is the number of no autonomous system"));
+    }
+    let mut numbers = written.to_vec();
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
 }
 
 /// Methods are case-sensitive (RFC 9110 §9.1), and one in lower case would be none that anybody sends.

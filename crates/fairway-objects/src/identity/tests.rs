@@ -297,6 +297,9 @@ fn mistakes_about_authorization_name_their_field() {
         (rule(&json!({})), &at("action")),
         (rule(&json!({"action": "allow"})), &at("action")),
         (allow("sources", json!(["ten"])), &at("sources")),
+        (allow("countries", json!(["DE", "fr"])), &at("countries")),
+        (allow("countries", json!(["Germany"])), &at("countries")),
+        (allow("asns", json!([64500, 0])), &at("asns")),
         (allow("methods", json!(["get"])), &at("methods")),
         (allow("claims", json!([{"name": "a", "values": ["b"]}])), &at("claims")),
         (allow("scopes", json!(["a"])), &at("scopes")),
@@ -308,14 +311,14 @@ fn mistakes_about_authorization_name_their_field() {
         ),
         (allow("headers", json!([{"name": "A", "value": "a", "type": "Prefix"}])), &at("headers[0].type")),
     ]);
-    for name in ["sources", "methods", "claims", "scopes", "apiKeyClients", "headers"] {
+    for name in ["sources", "countries", "asns", "methods", "claims", "scopes", "apiKeyClients", "headers"] {
         check(&[(allow(name, json!([])), &at(name))]);
     }
 }
 
 #[test]
 fn a_condition_that_is_null_is_not_read_as_one_that_is_absent() {
-    for name in ["sources", "methods", "claims", "scopes", "apiKeyClients", "headers"] {
+    for name in ["sources", "countries", "asns", "methods", "claims", "scopes", "apiKeyClients", "headers"] {
         let text = format!(r#"{{"rules": [{{"action": "Allow", "{name}": null}}]}}"#);
         assert!(serde_json::from_str::<types::Authorization>(&text).is_err(), "{name}");
         let problem = crate::annotations::field_of_policies::<types::Authorization>(&text).unwrap_err();

@@ -19,6 +19,8 @@ pub(super) mod most {
     pub(in crate::identity) const SECRETS: usize = 16;
     pub(in crate::identity) const RULES: usize = 64;
     pub(in crate::identity) const RANGES: usize = 256;
+    pub(in crate::identity) const COUNTRIES: usize = 256;
+    pub(in crate::identity) const ASNS: usize = 256;
     pub(in crate::identity) const METHODS: usize = 16;
     pub(in crate::identity) const CLIENTS: usize = 64;
     pub(in crate::identity) const HEADERS: usize = 16;

@@ -192,6 +192,12 @@ pub struct AuthorizationRule {
     /// Addresses and ranges; one is enough.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
     pub sources: Option<Vec<String>>,
+    /// Codes of countries (ISO 3166-1 alpha-2); one is enough.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
+    pub countries: Option<Vec<String>>,
+    /// Numbers of autonomous systems; one is enough.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
+    pub asns: Option<Vec<u32>>,
     /// Methods; one is enough.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
     pub methods: Option<Vec<String>>,

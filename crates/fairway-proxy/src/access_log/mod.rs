@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use fairway_model::{Escape, LogFormat, Settings, Word};
+use fairway_model::{Escape, GeoFields, LogFormat, Settings, Word};
 use fairway_net::output::OutputSender;
 use fairway_routing::ValueTests;
 
@@ -54,6 +54,8 @@ struct Wanted {
     shows_sender: bool,
     /// Whether lines show what must be noted when a connection begins.
     notes_connections: bool,
+    /// What lines have of databases of addresses.
+    geo: GeoFields,
     /// Fields of endpoints' answers that lines have as they came.
     upstream_fields: Box<[Box<str>]>,
     /// Targets of requests that have no line.
@@ -156,6 +158,12 @@ impl AccessLog {
         notes.then(|| CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
+    /// What lines have of databases of addresses.
+    #[inline]
+    pub(crate) fn geo_fields(&self) -> GeoFields {
+        self.wanted.borrow().geo
+    }
+
     /// Keeps what lines show of the answer of an endpoint, before anything of it is changed.
     #[inline]
     pub(crate) fn keep_received(&self, buffers: &mut Buffers) {
@@ -214,7 +222,8 @@ impl Wanted {
             true => words.upstream_fields().into_iter().map(Into::into).collect(),
             false => [].into(),
         };
-        Self { is_on, words, shows_sender, notes_connections, upstream_fields, unlogged }
+        let geo = if is_written { words.geo_fields() } else { GeoFields::NONE };
+        Self { is_on, words, shows_sender, notes_connections, geo, upstream_fields, unlogged }
     }
 }
 

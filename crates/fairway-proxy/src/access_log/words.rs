@@ -49,6 +49,7 @@ pub(super) fn line<'a>(
             named: seen.introduced.then_some(peer.client),
             subject: forms.identity.token.as_ref().and_then(|token| token.claims.subject()),
             api_client: forms.identity.api_client.as_deref(),
+            location: forms.location.as_deref(),
         },
         connection: connection(peer, seen.served),
         amounts: Amounts {

@@ -20,6 +20,9 @@ pub(super) fn decide<'a, N: Network>(
     buffers: &mut Buffers,
 ) -> Verdict<'a> {
     let Environment { intake, client, https_port, .. } = env;
+    if !env.rule().steps().geo.is_empty() {
+        env.worker.locate(env.rule().steps().geo, client.address, buffers);
+    }
     let Guards { counts, tokens, logins, .. } = &env.worker.guards;
     let (scheme, proof) = (peer.scheme, peer.proof());
     let context = FilterContext {

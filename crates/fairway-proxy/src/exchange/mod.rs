@@ -116,6 +116,7 @@ use std::task::Poll;
 
 use fairway_connection::sides::{Arrival, Downstream, Hop, Persistence, Upgrade};
 use fairway_http::{Head, Malformed};
+use fairway_model::GeoFields;
 use fairway_net::clock::Instant;
 use fairway_routing::{CompiledRule, GuardStep, TableId};
 
@@ -196,6 +197,10 @@ pub(crate) fn exchange<N: Network, D: Downstream>(
         }
         if record.is_traced {
             traced::hand_over(&worker, &record, &buffers, peer, adopted.snapshot().version());
+        }
+        if !worker.log.geo_fields().is_empty() {
+            let client = buffers.parties.client;
+            worker.locate(GeoFields::NONE, client, &mut buffers);
         }
         worker.log.write(&record, &buffers, Seen { peer, port, introduced, served });
         (client_side, ending, ended)

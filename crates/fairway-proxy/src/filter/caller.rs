@@ -17,6 +17,7 @@ use super::verdict::{FilterContext, Verdict};
 use super::vouched::{is_same, vouch_for_nobody};
 use crate::buffers::Buffers;
 use crate::fault::{Denial, Fault};
+use crate::geoip::Location;
 use crate::guards::{OpenSession, VerifiedToken};
 use crate::peer::Scheme;
 use crate::request::intake::Intake;
@@ -165,9 +166,12 @@ pub(super) fn authorize<'r>(
     context: &FilterContext<'_>,
     buffers: &Buffers,
 ) -> Verdict<'r> {
-    let identity = &buffers.forms.read().identity;
+    let forms = buffers.forms.read();
+    let (identity, location) = (&forms.identity, forms.location.as_deref());
     let caller = Caller {
         address: context.client.address,
+        country: location.map(Location::country).unwrap_or_default(),
+        asn: location.map(Location::asn).unwrap_or_default(),
         claims: identity.token.as_ref().map(|token| &token.claims),
         api_client: identity.api_client.as_deref(),
     };

@@ -81,6 +81,10 @@ fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mu
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             show(text, format_args!("{}.{:03}", now.as_secs(), now.subsec_millis()));
         }
+        TemplatePart::Geo(field) => {
+            let location = buffers.forms.read().location.as_deref();
+            text.extend_from_slice(location.and_then(|it| it.value(*field)).unwrap_or_default());
+        }
         TemplatePart::Label(label) => {
             let label = match label {
                 RuleLabel::Namespace => &labels.namespace,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fairway_http::Head;
 use fairway_model::{Escape, HostPattern, LogFormat, Piece, RuleLabels, ServiceName, Variable};
 
+use crate::geoip::Location;
 use crate::log::clock::WallClock;
 use crate::log::escape::Escaped;
 
@@ -74,6 +75,8 @@ pub struct Parties<'a> {
     pub subject: Option<&'a str>,
     /// The client whose API key the request had.
     pub api_client: Option<&'a str>,
+    /// What databases say of its address, as far as the format asks.
+    pub location: Option<&'a Location>,
 }
 
 /// The connection of a client.
@@ -254,6 +257,10 @@ impl Line<'_> {
                 // RFC 6265 §5.2: name and value are before the first semicolon.
                 let pairs = set.filter_map(|cookie| cookie.split(|byte| *byte == b';').next());
                 out.text(value_of(pairs.map(<[u8]>::trim_ascii), name)?);
+                Some(())
+            }
+            Variable::Geo(field) => {
+                out.text(self.parties.location?.value(*field)?);
                 Some(())
             }
             Variable::Cookie(name) => self.cookie(name, out),

@@ -27,6 +27,6 @@ pub use http3::Http3;
 pub use process::write_spent;
 pub use quic::Quic;
 pub use sample::{Gauges, Sample};
-pub(crate) use text::write_tickets;
 pub use text::{Text, write_buffer_disk, write_cpu, write_failing_checks, write_memory, write_spread};
+pub(crate) use text::{write_geoip, write_tickets};
 pub use totals::{TimeBound, Totals};

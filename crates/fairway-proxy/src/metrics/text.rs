@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::attribution::{Attribution, Costs, RequestOutcome};
+use crate::geoip::{DatabaseFigures, FileFigures};
 use crate::metrics::histogram::{LENGTH, Observed, SIZE, TIME};
 use crate::metrics::lines::{escape, head, joined, line, single};
 use crate::metrics::process::Traffic;
@@ -228,6 +229,28 @@ pub(crate) fn write_tickets(tickets: &TicketFigures, out: &mut String) {
         single(out, "fairway_tls_ticket_keys", "gauge", "", keys.accepted as u64);
     }
     single(out, "fairway_tls_tickets_unopened_total", "counter", "", tickets.unopened);
+}
+
+/// Writes which databases of addresses are in use, and how often a file was refused.
+pub(crate) fn write_geoip(files: &[FileFigures], out: &mut String) {
+    let used = files.iter().filter_map(|file| {
+        let database = file.database.as_ref()?;
+        Some((format!("file=\"{}\",type=\"{}\"", escape(&file.path), database.type_name), database))
+    });
+    let used: Vec<_> = used.collect();
+    if files.is_empty() {
+        return;
+    }
+    for (name, value) in [
+        ("fairway_geoip_database_built_timestamp_seconds", (|it| it.built) as fn(&DatabaseFigures) -> u64),
+        ("fairway_geoip_database_bytes", |it| it.bytes),
+    ] {
+        head(out, name, "gauge");
+        used.iter().for_each(|(labels, database)| line(out, name, labels, value(database)));
+    }
+    let name = "fairway_geoip_databases_refused_total";
+    head(out, name, "counter");
+    files.iter().for_each(|file| line(out, name, &format!("file=\"{}\"", escape(&file.path)), file.refused));
 }
 
 /// A metric that has the labels of requests.

@@ -12,6 +12,7 @@ mod reuse;
 mod tally;
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::task::Waker;
 
 use fairway_connection::takebacks::Takebacks;
 use fairway_connection::upstream::Checks;
+use fairway_model::GeoFields;
 use fairway_net::budgets::Budgets;
 use fairway_net::clock::Instant;
 use fairway_net::descriptors::{Budget, Descriptors};
@@ -33,6 +35,7 @@ use crate::buffering::Disk;
 use crate::buffers::Buffers;
 use crate::cause::Cause;
 use crate::fault::Fault;
+use crate::geoip::View;
 use crate::inspection::{ClientProtocol, EndpointQuery, EndpointStates, OpenConnections};
 use crate::listener::ListenerId;
 use crate::memory_share::MemoryShares;
@@ -93,6 +96,7 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) recorder: Recorder,
     pub(crate) traces: Traces,
     pub(crate) guards: Guards,
+    geoip: View,
     /// What its endpoints of QUIC have in common with those of other workers.
     pub(crate) quic: SharedEndpoints,
     /// What health checks say of endpoints.
@@ -128,6 +132,7 @@ impl<N: Network> Worker<N> {
         log.adopt(adopted.settings());
         let recorder = Recorder::new(options.recorder);
         let traces = Traces::new(options.traces.clone());
+        let geoip = options.geoip.view();
         Self {
             options,
             began: Instant::now(),
@@ -151,6 +156,7 @@ impl<N: Network> Worker<N> {
             recorder,
             traces,
             guards: guards.of_worker(),
+            geoip,
             quic,
             checks,
             adopted: RefCell::new(adopted),
@@ -232,6 +238,7 @@ impl<N: Network> Worker<N> {
     pub(crate) fn tick(&self) {
         self.groups.sweep(&self.pool_limits(), Instant::now());
         self.reuse.trim();
+        self.geoip.adopt();
         self.log.flush();
         self.recorder.tick(Instant::now());
         self.traces.flush();
@@ -453,6 +460,13 @@ impl<N: Network> Worker<N> {
     /// A connection that is to be woken when the phase changes, until this is dropped.
     pub(crate) fn register(&self, waker: &Waker) -> Registered<'_> {
         self.admission.stopping.register(waker)
+    }
+
+    /// Asks databases for these fields of the client, and for those that the access log has of it: at most once per request.
+    #[cold]
+    pub(crate) fn locate(&self, fields: GeoFields, client: Option<IpAddr>, buffers: &mut Buffers) {
+        let location = buffers.forms.write().location.get_or_insert_default();
+        self.geoip.locate(fields.and(self.log.geo_fields()), client, location);
     }
 
     /// For the exchange that begins; counted until it is dropped.

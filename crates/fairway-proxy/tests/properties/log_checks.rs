@@ -130,6 +130,7 @@ fn written(asked: &Asked<'_>, format: &LogFormat) -> Vec<u8> {
             named: None,
             subject: Some("a\"b"),
             api_client: None,
+            location: None,
         },
         connection: Connection { requests: 1, noted: None, tls: None, certificate: None },
         amounts: Amounts {

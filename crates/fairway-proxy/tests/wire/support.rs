@@ -12,7 +12,7 @@ use fairway_model::{
     VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, Limits, Logouts, Proxy, ProxyHandle, ProxyOptions,
+    AccessLogFormat, BufferOptions, DrainOptions, GeoIp, Limits, Logouts, Proxy, ProxyHandle, ProxyOptions,
     ProxyProtocol, PublishProblem, Publisher, RecorderOptions, SelfSigned, SessionTickets,
 };
 use fairway_routing::Snapshot;
@@ -213,6 +213,7 @@ fn options() -> ProxyOptions {
         drain: DrainOptions { delay: Duration::ZERO, timeout: Duration::from_secs(60) },
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
+        geoip: GeoIp::default(),
         fallback_certificate: SelfSigned {
             chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: fallback.key_der.secret_pkcs8_der().to_vec(),

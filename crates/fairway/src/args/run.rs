@@ -49,6 +49,9 @@ pub(crate) struct RunArgs {
     /// Where Gateways are in a cluster
     #[command(flatten)]
     pub(crate) gateways: GatewayPlaceArgs,
+    /// What is known of client addresses
+    #[command(flatten)]
+    pub(crate) geoip: GeoIpArgs,
     /// What is written to the standard output
     #[command(flatten)]
     pub(crate) logs: LogArgs,
@@ -115,6 +118,16 @@ impl From<HealthzArg> for Healthz {
             HealthzArg::Ready => Self::Serving,
         }
     }
+}
+
+/// What is known of client addresses.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "GeoIP (docs/geoip.md)")]
+pub(crate) struct GeoIpArgs {
+    /// Databases in MaxMind's format (MMDB), one of countries or cities and one of autonomous systems: for authorization, headers and
+    /// the access log. They are held in memory, and read again when they change
+    #[arg(long, env = "FAIRWAY_GEOIP", value_name = "FILE", value_delimiter = ',')]
+    pub(crate) geoip: Vec<PathBuf>,
 }
 
 /// What is written to the standard output and error.

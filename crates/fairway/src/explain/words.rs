@@ -336,6 +336,8 @@ fn authorization(it: &Authorization) -> String {
         let sources = rule.sources.iter().map(ToString::to_string).collect();
         let conditions = [
             any("address in", sources),
+            any("country", rule.countries.iter().map(ToString::to_string).collect()),
+            any("autonomous system", rule.asns.iter().map(ToString::to_string).collect()),
             any("method", texts(&rule.methods)),
             any("API key of", texts(&rule.clients)),
         ];

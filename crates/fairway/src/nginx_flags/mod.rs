@@ -335,11 +335,11 @@ mod tests {
     }
 
     #[test]
-    fn native_histograms_countries_and_the_version_are_named_as_lost() {
+    fn native_histograms_geoip_downloads_and_the_version_are_named_as_lost() {
         let (arguments, lost) =
             run("/nginx-ingress-controller --bucket-factor=1.1 --max-buckets 50 --maxmind-retries-count=3 \
              --maxmind-retries-timeout=1s --version --publish-status-address=192.0.2.1");
-        let of_what = ["native histograms", "native histograms", "countries", "countries", "prints it"];
+        let of_what = ["native histograms", "native histograms", "--geoip", "--geoip", "prints it"];
         assert_eq!(lost.len(), of_what.len(), "{lost:?}");
         assert!(lost.iter().zip(of_what).all(|(lost, what)| lost.contains(what)), "{lost:?}");
         assert!(arguments.contains(&"--election-id=ingress-controller-leader".to_owned()), "{arguments:?}");

@@ -228,7 +228,7 @@ const fn inner(name: &'static str) -> Flag {
 /// A flag that programs of any kind have, so it says nothing about whose command line it is.
 const VERSION: &str = "version";
 const NO_NATIVE_HISTOGRAMS: &str = "metrics have no native histograms, only histograms with fixed buckets";
-const NO_COUNTRIES: &str = "there are no variables about countries";
+const NO_DOWNLOADS: &str = "Fairway downloads no GeoIP database: let geoipupdate do it, and name its files with --geoip (docs/geoip.md)";
 const OFF: &[&str] = &["false"];
 const ON: &[&str] = &["true"];
 /// Any: a switch about the inside.
@@ -287,11 +287,11 @@ const INGRESS_NGINX: &[Flag] = &[
     inner("log_file"),
     unless("logtostderr", EITHER, ""),
     value("max-buckets", Meaning::Lost { without: &[], what: NO_NATIVE_HISTOGRAMS }),
-    lost("maxmind-edition-ids", NO_COUNTRIES),
-    lost("maxmind-license-key", NO_COUNTRIES),
-    lost("maxmind-mirror", NO_COUNTRIES),
-    lost("maxmind-retries-count", NO_COUNTRIES),
-    lost("maxmind-retries-timeout", NO_COUNTRIES),
+    lost("maxmind-edition-ids", NO_DOWNLOADS),
+    lost("maxmind-license-key", NO_DOWNLOADS),
+    lost("maxmind-mirror", NO_DOWNLOADS),
+    lost("maxmind-retries-count", NO_DOWNLOADS),
+    lost("maxmind-retries-timeout", NO_DOWNLOADS),
     unless("metrics-per-host", ON, "metrics have the host of the rule as a label"),
     unless(
         "metrics-per-undefined-host",

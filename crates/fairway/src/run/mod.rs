@@ -28,7 +28,8 @@ use fairway_control::Pipeline;
 use fairway_control::admin::{Admin, AdminServer, Audience, Identity, Pages, Pieces, Scrapes};
 use fairway_model::Location;
 use fairway_proxy::{
-    Inherited, ProxyOptions, SelfSigned, SessionTickets, TraceSender, passed_sockets, refuse_huge_pages,
+    GeoIp, Inherited, ProxyOptions, SelfSigned, SessionTickets, TraceSender, passed_sockets,
+    refuse_huge_pages,
 };
 
 use crate::args::{ReportArgs, RunArgs, TelemetryFlags};
@@ -195,6 +196,7 @@ fn options(args: &RunArgs, gate: &Gate, traced: Traced<'_>) -> Result<ProxyOptio
         location: Location::default(),
         tickets: gate.tickets(),
         logouts: gate.logouts(),
+        geoip: GeoIp::watch(&args.geoip.geoip).context("watching the files of --geoip")?,
         fallback_certificate: self_signed()?,
         return_memory: allocator::return_memory,
     })

@@ -17,6 +17,7 @@ use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{
     Ingress, Manifests, endpoint_slices, ingress_class, service, service_with_endpoints,
 };
+use fairway_testkit::mmdb::{self, Mmdb};
 use fairway_testkit::process::Fairway;
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,8 +57,12 @@ async fn after_traffic() -> Scrape {
     manifests.put("new.yaml", part.annotation("canary-by-header", "X-Canary").yaml());
     manifests.put("empty.yaml", ingress("empty", "empty.test", "empty").yaml());
     manifests.put("gone.yaml", ingress("gone", "gone.test", "gone").yaml());
-    let flags =
-        ["--pod-name", "fairway-0", "--pod-namespace", "fairway", "--access-log", "off", "--workers", "2"];
+    let databases = tempfile::tempdir().unwrap();
+    let countries = databases.path().join("countries.mmdb");
+    let mmdb = Mmdb::new("GeoLite2-Country", 1).with("203.0.113.0/24", &mmdb::country("DE", "Germany"));
+    std::fs::write(&countries, mmdb.bytes()).unwrap();
+    let flags = "--pod-name fairway-0 --pod-namespace fairway --access-log off --workers 2 --geoip";
+    let flags: Vec<&str> = flags.split(' ').chain(countries.to_str()).collect();
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
 
     let requests = [

@@ -132,7 +132,8 @@ fn transaction(reader: &mut Reader<'_>) -> Template {
         return firewall::request_id();
     };
     let is_plain = value.chars().all(|c| c.is_ascii_alphanumeric() || "-_${}".contains(c));
-    match variables::header(value).ok().filter(|_| is_plain) {
+    let template = variables::header(value).ok().filter(|of| is_plain && of.geo_fields().next().is_none());
+    match template {
         Some(template) => template,
         None => {
             let problem =

@@ -255,8 +255,14 @@ const GROUPS: &[Group] = &[
     ),
     needless(&["app-protect-*"], "there is no App Protect", NO_EFFECT),
     needless(&["syslog-*"], "the access log goes to standard output", NO_EFFECT),
-    needless(&["geoip2-*", "ocsp-*"], "it configures something that is not here", NO_EFFECT),
-    lost(&["use-geoip", "use-geoip2"], "there is no database of places", NO_EFFECT),
+    needless(&["ocsp-*"], "it configures something that is not here", NO_EFFECT),
+    needless(&["geoip2-*"], "the files that --geoip names are read again when they change", NOT_NEEDED),
+    needless(&["use-geoip2"], "the flag --geoip names databases, whose variables always work", NOT_NEEDED),
+    lost(
+        &["use-geoip"],
+        "databases of GeoIP Legacy are not read, and --geoip takes MMDB files",
+        "variables that begin with $geoip_ have no value",
+    ),
     lost(&["enable-ocsp"], "no OCSP responses are stapled", "clients that want to know ask the authority"),
     Group {
         names: &[

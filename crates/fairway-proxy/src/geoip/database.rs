@@ -1,0 +1,149 @@
+//! One database, in memory. Every record is verified when it is read, so that a lookup meets no broken one.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use fairway_model::{GeoField, GeoKind};
+use maxminddb::PathElement::{self, Index, Key};
+use maxminddb::{LookupResult, Reader};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+/// The longest type that is shown of a database, in bytes.
+const MAX_TYPE_BYTES: usize = 64;
+
+/// A database.
+pub(super) struct Database {
+    reader: Reader<Vec<u8>>,
+    kind: GeoKind,
+    type_name: String,
+    bytes: usize,
+}
+
+/// What a database says of an address: maybe nothing.
+pub(super) struct Found<'d>(LookupResult<'d, Vec<u8>>);
+
+/// A value of a record.
+pub(super) enum Value<'d> {
+    Text(&'d str),
+    Whole(u64),
+    Fraction(f64),
+}
+
+impl Database {
+    /// Reads and verifies what a file has.
+    ///
+    /// # Errors
+    /// Why it is no database that can be used, as a sentence without its subject.
+    pub(super) fn read(bytes: Vec<u8>) -> Result<Self, String> {
+        let size = bytes.len();
+        let reader = Reader::from_source(bytes).map_err(|why| format!("is torn, or no MMDB file: {why}"))?;
+        let type_name = shown(&reader.metadata().database_type);
+        let kind = kind(&type_name)
+            .ok_or_else(|| format!("has the type \"{type_name}\", which nothing asks for"))?;
+        reader.verify().map_err(|why| format!("is torn: {why}"))?;
+        Ok(Self { reader, kind, type_name, bytes: size })
+    }
+
+    pub(super) fn kind(&self) -> GeoKind {
+        self.kind
+    }
+
+    /// What it calls itself, such as `GeoLite2-City`: without quotes and control characters.
+    pub(super) fn type_name(&self) -> &str {
+        &self.type_name
+    }
+
+    /// When it was made, in seconds since 1970.
+    pub(super) fn built(&self) -> u64 {
+        self.reader.metadata().build_epoch
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Looks an address up; none where it cannot know of it, as it knows IPv4 alone.
+    pub(super) fn look_up(&self, address: IpAddr) -> Option<Found<'_>> {
+        if address.is_ipv6() && self.reader.metadata().ip_version == 4 {
+            return None;
+        }
+        self.reader.lookup(address).ok().map(Found)
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Database({})", self.type_name)
+    }
+}
+
+impl<'d> Found<'d> {
+    /// The value of a field; none where the record, if there is one, has none.
+    pub(super) fn value(&self, field: GeoField) -> Option<Value<'d>> {
+        self.0.decode_path(path(field)).ok().flatten()
+    }
+}
+
+/// By its type, as MaxMind and those who make databases for the same programs name it.
+fn kind(type_name: &str) -> Option<GeoKind> {
+    let is = |words: &[&str]| words.iter().any(|word| type_name.contains(word));
+    match () {
+        () if is(&["Country", "City", "Enterprise"]) => Some(GeoKind::Places),
+        () if is(&["ASN", "ISP"]) => Some(GeoKind::Networks),
+        () => None,
+    }
+}
+
+/// For messages and labels of metrics.
+fn shown(type_name: &str) -> String {
+    let good = |c: char| if c.is_ascii_alphanumeric() || " -_.()=".contains(c) { c } else { '_' };
+    type_name.chars().take(MAX_TYPE_BYTES).map(good).collect()
+}
+
+/// Where a record has the field.
+fn path(field: GeoField) -> &'static [PathElement<'static>] {
+    match field {
+        GeoField::CountryCode => &[Key("country"), Key("iso_code")],
+        GeoField::CountryName => &[Key("country"), Key("names"), Key("en")],
+        GeoField::ContinentCode => &[Key("continent"), Key("code")],
+        GeoField::ContinentName => &[Key("continent"), Key("names"), Key("en")],
+        GeoField::RegionCode => &[Key("subdivisions"), Index(0), Key("iso_code")],
+        GeoField::RegionName => &[Key("subdivisions"), Index(0), Key("names"), Key("en")],
+        GeoField::SubregionCode => &[Key("subdivisions"), Index(1), Key("iso_code")],
+        GeoField::SubregionName => &[Key("subdivisions"), Index(1), Key("names"), Key("en")],
+        GeoField::City => &[Key("city"), Key("names"), Key("en")],
+        GeoField::PostalCode => &[Key("postal"), Key("code")],
+        GeoField::MetroCode => &[Key("location"), Key("metro_code")],
+        GeoField::Latitude => &[Key("location"), Key("latitude")],
+        GeoField::Longitude => &[Key("location"), Key("longitude")],
+        GeoField::TimeZone => &[Key("location"), Key("time_zone")],
+        GeoField::Asn => &[Key("autonomous_system_number")],
+        GeoField::Organization => &[Key("autonomous_system_organization")],
+    }
+}
+
+impl<'de> Deserialize<'de> for Value<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Value<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a number")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Value::Text(text))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+                Ok(Value::Whole(number))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
+                Ok(Value::Fraction(number))
+            }
+        }
+        from.deserialize_any(Any)
+    }
+}

@@ -1,0 +1,78 @@
+//! What the thread that reads files and the workers share: the databases in use. They are replaced as a whole.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fairway_model::GeoKind;
+
+use super::database::Database;
+
+/// The databases in use.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Grows with each replacement, after it.
+    version: AtomicU64,
+    current: Mutex<Arc<Databases>>,
+    figures: Mutex<Vec<FileFigures>>,
+}
+
+/// One of each kind.
+#[derive(Debug, Default)]
+pub(super) struct Databases {
+    pub(super) places: Option<Arc<Database>>,
+    pub(super) networks: Option<Arc<Database>>,
+}
+
+/// What metrics say of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct FileFigures {
+    pub(crate) path: Box<str>,
+    /// How often it was refused.
+    pub(crate) refused: u64,
+    /// What is in use.
+    pub(crate) database: Option<DatabaseFigures>,
+}
+
+/// What metrics say of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DatabaseFigures {
+    pub(crate) type_name: Box<str>,
+    /// In seconds since 1970.
+    pub(crate) built: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Databases {
+    pub(super) fn of(&self, kind: GeoKind) -> Option<&Database> {
+        match kind {
+            GeoKind::Places => self.places.as_deref(),
+            GeoKind::Networks => self.networks.as_deref(),
+        }
+    }
+}
+
+impl Shared {
+    /// Makes these the ones in use; gives those before.
+    pub(super) fn replace(&self, databases: Databases, figures: Vec<FileFigures>) -> Arc<Databases> {
+        *lock(&self.figures) = figures;
+        let before = std::mem::replace(&mut *lock(&self.current), Arc::new(databases));
+        self.version.fetch_add(1, Ordering::Release);
+        before
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(super) fn current(&self) -> Arc<Databases> {
+        Arc::clone(&lock(&self.current))
+    }
+
+    pub(super) fn figures(&self) -> Vec<FileFigures> {
+        lock(&self.figures).clone()
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
