@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_net::slots;
 use fairway_routing::Port;
 use quinn_proto::{IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
 
@@ -13,7 +12,12 @@ use crate::listening::{Choice, Listening};
 
 /// Streams of the client's own that carry no requests: control, the two of QPACK (RFC 9114 §6.2), and a few that mean nothing
 /// (RFC 9114 §6.2.3).
-const UNIDIRECTIONAL_STREAMS: u32 = 16;
+const UNIDIRECTIONAL_STREAMS: u32 = 8;
+
+/// Requests that a connection may have open: as many as RFC 9114 §6.1 asks for. quinn-proto keeps a table with an entry for each stream
+/// that a client may open. Those and the [`UNIDIRECTIONAL_STREAMS`] fit in tables of 128 places; the next size takes 5 KiB more of each
+/// connection.
+const MAX_STREAMS: u32 = 100;
 
 /// Bytes of a request's body that may be on their way or wait until an endpoint takes them.
 const STREAM_WINDOW: u32 = 512 * 1024;
@@ -89,7 +93,7 @@ pub(super) fn everywhere(sessions: Sessions, shared: &SharedEndpoints) -> Server
     config
 }
 
-/// The streams that a connection may have open which a listener gives so many.
+/// The requests that a connection may have open at a listener that allows so many streams.
 pub(super) fn max_streams(streams: u32) -> u32 {
-    streams.clamp(1, slots::MOST as u32)
+    streams.clamp(1, MAX_STREAMS)
 }
