@@ -28,6 +28,9 @@ use probe::Problem;
 /// Checks under way at a time; others wait for one to end.
 const MOST_AT_A_TIME: usize = 1024;
 
+/// Endpoints that are asked in the same step are asked together: the worker wakes up once for them, which costs more than a check.
+const STEP: Duration = Duration::from_millis(20);
+
 /// Checks endpoints until the process drains.
 pub(crate) async fn run<N: Network>(worker: Rc<Worker<N>>, mut updates: watch::Receiver<Arc<Published>>) {
     let turns = Rc::new(Semaphore::new(MOST_AT_A_TIME));
@@ -106,7 +109,7 @@ async fn watch_one<N: Network>(
     let check = Arc::clone(&checked.check);
     // Spread, so that many endpoints are not asked at once; early enough for the last of the failures in a row to be over in time.
     let spread = check.interval.saturating_sub(check.timeout).mul_f64(worker.random(|random| random.f64()));
-    let mut due = Instant::now() + spread;
+    let mut due = step_of(worker.began, Instant::now() + spread);
     let (mut streak, mut was_out) = (Streak::default(), false);
     let mut connection = None;
     loop {
@@ -141,6 +144,12 @@ async fn watch_one<N: Network>(
         due = next(due, check.interval, Instant::now());
     }
     worker.checks.forget(&checked, was_out);
+}
+
+/// The beginning of the step, counted since `began`, that this time is in.
+fn step_of(began: Instant, time: Instant) -> Instant {
+    let since = time.duration_since(began);
+    time - Duration::from_nanos((since.as_nanos() % STEP.as_nanos()) as u64)
 }
 
 /// When the check after that of `last` is due: at once where that one took its whole interval. Those that were missed are left out.

@@ -85,7 +85,7 @@ async fn ask_in_time<N: Network>(
         answer = over(worker, checked, &mut hop).await;
     }
     let verdict = judge(probe, &answer?);
-    if hop.is_quiet() && hop.is_reusable() {
+    if hop.is_reusable() {
         hop.rest();
         *kept = Some(hop);
     }
