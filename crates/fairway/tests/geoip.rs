@@ -152,4 +152,7 @@ async fn without_a_database_nobody_passes_by_country() {
     assert_eq!(backend.request_count(), 0);
     assert!(fairway.lines().iter().any(|line| line.contains(missing) && line.contains("cannot be read")));
     assert_eq!(fairway.metrics().await.sum("fairway_geoip_databases_refused_total", &[]), 1.0);
+    let reports =
+        fairway.lines().iter().filter(|line| line.contains("no GeoIP database of countries")).count();
+    assert_eq!(reports, 1);
 }

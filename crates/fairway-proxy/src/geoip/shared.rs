@@ -1,6 +1,6 @@
 //! What the thread that reads files and the workers share: the databases in use. They are replaced as a whole.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fairway_model::GeoKind;
@@ -14,6 +14,8 @@ pub(super) struct Shared {
     version: AtomicU64,
     current: Mutex<Arc<Databases>>,
     figures: Mutex<Vec<FileFigures>>,
+    /// By kind: whether a missing database was reported.
+    reported: [AtomicBool; 2],
 }
 
 /// One of each kind.
@@ -66,6 +68,21 @@ impl Shared {
 
     pub(super) fn current(&self) -> Arc<Databases> {
         Arc::clone(&lock(&self.current))
+    }
+
+    /// Reports, once, that something asks for a database that is not there.
+    pub(super) fn report_missing(&self, kind: GeoKind) {
+        let (index, what) = match kind {
+            GeoKind::Places => (0, "countries"),
+            GeoKind::Networks => (1, "autonomous systems"),
+        };
+        let reported = &self.reported[index];
+        if !reported.load(Ordering::Relaxed) && !reported.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "there is no GeoIP database of {what} (--geoip), and a rule, header or the access log asks for one: rules that \
+                 allow by it allow nobody, and rules that deny by it deny everybody"
+            );
+        }
     }
 
     pub(super) fn figures(&self) -> Vec<FileFigures> {

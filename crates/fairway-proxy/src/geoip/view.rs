@@ -46,7 +46,11 @@ impl View {
         for kind in [GeoKind::Places, GeoKind::Networks] {
             let fields = fields.iter().filter(|field| field.kind() == kind).collect::<GeoFields>();
             if !fields.is_empty() {
-                let found = databases.of(kind).zip(client).and_then(|(of, client)| of.look_up(client));
+                let database = databases.of(kind);
+                if database.is_none() {
+                    self.shared.report_missing(kind);
+                }
+                let found = database.zip(client).and_then(|(of, client)| of.look_up(client));
                 location.note(kind, fields, found.as_ref());
             }
         }
