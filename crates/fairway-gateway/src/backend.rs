@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairway_model::{BackendKey, BackendProtocol, Balancing, BodyHandling, PortProtocol};
+use fairway_model::{BackendKey, BackendProtocol, Balancing, BodyHandling, PortProtocol, SessionCookie};
 use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
 use fairway_objects::gateway_api::{
@@ -187,10 +187,20 @@ impl<'a> Resolver<'a> {
         reference: Reference<'_>,
         found: &mut References,
     ) -> Result<BackendKey, (BackendKey, Fault)> {
+        self.resolve_for(reference, None, found)
+    }
+
+    /// The same for sessions of a rule, which count for more than those of a BackendTrafficPolicy (GEP-1619).
+    pub(crate) fn resolve_for(
+        self,
+        reference: Reference<'_>,
+        session: Option<&Arc<SessionCookie>>,
+        found: &mut References,
+    ) -> Result<BackendKey, (BackendKey, Fault)> {
         let namespace = reference.namespace.unwrap_or(&self.route.key.namespace);
         let service = ObjectKey::new(namespace, reference.name);
         let port = reference.port.map(|port| port.to_string()).unwrap_or_default();
-        match self.backend(reference, &service, &port, found) {
+        match self.backend(reference, &service, &port, session, found) {
             Ok(backend) => {
                 let key = backend.key.clone();
                 found.add_backend(backend);
@@ -205,6 +215,7 @@ impl<'a> Resolver<'a> {
         reference: Reference<'_>,
         service: &ObjectKey,
         port: &str,
+        session: Option<&Arc<SessionCookie>>,
         found: &mut References,
     ) -> Result<BackendRef, Fault> {
         let group = reference.group.unwrap_or_default();
@@ -234,10 +245,12 @@ impl<'a> Resolver<'a> {
         let transport = self.transport(service, found_port)?;
         let backend = match (self.uses)(service, port_name(found_port)) {
             None => {
-                let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
+                let cookie = session.cloned();
+                let balance = Balance { balancing: Balancing::PeakEwma, cookie, ..Balance::default() };
                 BackendRef::new(service.clone(), port.into(), &transport, &balance)
             }
             Some((policy, BackendUse { balance, traffic, bodies })) => {
+                let balance = Balance { cookie: session.cloned().or(balance.cookie), ..balance };
                 let backend = BackendRef::new(service.clone(), port.into(), &transport, &balance);
                 let backend = backend.used(&policy, traffic);
                 bodies.into_iter().for_each(|bodies| found.add_bodies(&backend.key, bodies));

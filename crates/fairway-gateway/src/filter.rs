@@ -36,6 +36,9 @@ struct Common<'a> {
     mirror: Option<&'a HttpRequestMirrorFilter>,
 }
 
+/// The type of the filter that asks another service.
+pub(crate) const EXTERNAL_AUTH: &str = "ExternalAuth";
+
 impl Common<'_> {
     /// The value of the filter's kind, which it must have.
     fn given<T>(&self, value: Option<T>) -> Result<T, Fault> {
@@ -77,6 +80,8 @@ impl Reader<'_> {
                 made.redirect = Some(self.redirect(it)?);
             }
             "URLRewrite" => self.rewrite(common.given(filter.url_rewrite.as_ref())?, made)?,
+            // Whoever reads the guards of a rule has read it, and closes the rule of a backend with one.
+            EXTERNAL_AUTH => {}
             "CORS" => made.cors = Some(Arc::new(cors(common.given(filter.cors.as_ref())?)?)),
             _ => self.common(&common, made)?,
         }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use fairway_model::{
     Action, Answer, AnswerReason, BackendKey, BodyHandling, Extension, Forwarding, Guard, Match, Origin,
-    PathMatch, Phases, Policy, RouteFilters, Rule, RuleLabels, WeightedBackend, smaller_limit,
+    PathMatch, Phases, Policy, RouteFilters, Rule, RuleLabels, SessionCookie, StickyShares, WeightedBackend,
+    smaller_limit,
 };
+use fairway_objects::backend::BackendRef;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectRef;
 use fairway_pattern::budget::Account;
@@ -48,9 +50,13 @@ pub(crate) struct Draft<'r> {
     pub(crate) name: Option<&'r str>,
     pub(crate) matches: Vec<Result<Match, Fault>>,
     pub(crate) filters: Result<RouteFilters, Fault>,
+    /// What its filters ask others about requests; `None` keeps the rule closed.
+    pub(crate) guards: Option<Vec<Guard>>,
     /// Statuses after which another endpoint is asked.
     pub(crate) retry_statuses: Vec<u16>,
     pub(crate) policy: Result<Policy, Fault>,
+    /// What keeps requests with an endpoint.
+    pub(crate) session: Option<Arc<SessionCookie>>,
     pub(crate) shares: Vec<WeightedBackend>,
 }
 
@@ -76,9 +82,14 @@ impl<'a> Builder<'a> {
         reference: Reference<'_>,
         weight: Option<i32>,
         filters: Result<RouteFilters, Fault>,
+        session: Option<&Arc<SessionCookie>>,
     ) -> WeightedBackend {
         let weight = u32::try_from(weight.unwrap_or(1)).unwrap_or_default();
-        match (self.resolve(reference), filters) {
+        if session.is_some() && pool::is_pool(&reference) {
+            let problem = "sessionPersistence of its rule has no effect on an InferencePool";
+            self.ignored(at, problem, "its endpoint picker chooses");
+        }
+        match (self.resolve(reference, session), filters) {
             // The status of the pool says why.
             (Ok(PickedBackend { backend, picker: Err(_) }), Ok(_)) => {
                 WeightedBackend::invalid(backend, weight)
@@ -101,12 +112,16 @@ impl<'a> Builder<'a> {
     }
 
     /// The backend of a reference, and who picks among its endpoints where it is an InferencePool.
-    fn resolve(&mut self, reference: Reference<'_>) -> Result<PickedBackend, (BackendKey, Fault)> {
+    fn resolve(
+        &mut self,
+        reference: Reference<'_>,
+        session: Option<&Arc<SessionCookie>>,
+    ) -> Result<PickedBackend, (BackendKey, Fault)> {
         let found = &mut self.rules.found;
         if pool::is_pool(&reference) {
             return pool::resolve(self.resolver, reference, found);
         }
-        let backend = self.resolver.resolve(reference, found)?;
+        let backend = self.resolver.resolve_for(reference, session, found)?;
         Ok(PickedBackend { backend, picker: Ok(None) })
     }
 
@@ -119,6 +134,24 @@ impl<'a> Builder<'a> {
                 None
             }
         }
+    }
+
+    /// The backend of a filter that protects rule; `None` where the reference leads nowhere, and the rule must stay closed.
+    pub(crate) fn protector(
+        &mut self,
+        at: &str,
+        reference: Reference<'_>,
+        speaks: Speaks,
+    ) -> Option<BackendKey> {
+        let resolver = Resolver { speaks, ..self.resolver };
+        let resolved = resolver.resolve(reference, &mut self.rules.found);
+        resolved.map_err(|(_, fault)| self.unresolved(at, fault, ANSWERED_500)).ok()
+    }
+
+    /// A filter that protects rule `index` cannot be applied, and the rule must stay closed.
+    pub(crate) fn close(&mut self, index: usize, at: &str, fault: Fault) {
+        self.report(at, &fault, ANSWERED_500);
+        self.rules.invalid.push((index, fault));
     }
 
     fn unresolved(&mut self, at: &str, fault: Fault, consequence: &str) {
@@ -163,19 +196,24 @@ impl<'a> Builder<'a> {
         // Filters of backends may have closed the rule for a share of its requests before.
         let own = |(index, _): &(usize, Fault)| *index == draft.index;
         let valid = self.rules.invalid.len() == before && !self.rules.invalid.iter().any(own);
-        self.rules.valid += usize::from(valid);
+        // A rule that is closed is served, so that no other route gets what it protects.
+        let is_closed = draft.guards.is_none();
+        self.rules.valid += usize::from(valid || is_closed);
         if matches.is_empty() {
             return;
         }
         let labels = self.labels(&matches, &draft.shares);
-        let bodies = self.bodies(&mut draft.shares);
+        let bodies = self.bodies(&mut draft.shares, draft.session.is_some());
         let (phases, policy, action) = match (draft.filters, draft.policy, self.protection(draft.name)) {
-            (Ok(filters), Ok(policy), Ok(protection)) => {
+            (Ok(filters), Ok(policy), Ok(mut protection)) if !is_closed => {
+                protection.guards.extend(draft.guards.into_iter().flatten());
                 let mut phases = protected(filters, protection);
                 let BodyHandling { max_request, compression, buffering } = bodies;
                 let retry_statuses = draft.retry_statuses;
                 phases.add(Forwarding { retry_statuses, buffering, ..Forwarding::default() });
                 phases.add(compression.map(Phases::from).unwrap_or_default());
+                let sticky = draft.session.and_then(|session| self.sticky(session, &draft.shares));
+                phases.add(Forwarding { sticky, ..Forwarding::default() });
                 // The last one: what it picks, no other may change.
                 phases.extensions.extend(only_pickers(&mut draft.shares));
                 let policy = Policy { max_body: smaller_limit(policy.max_body, max_request), ..policy };
@@ -190,9 +228,9 @@ impl<'a> Builder<'a> {
     }
 
     /// How bodies of a rule are handled. Where its shares differ in that, each share keeps its own.
-    fn bodies(&self, shares: &mut [WeightedBackend]) -> BodyHandling {
+    fn bodies(&self, shares: &mut [WeightedBackend], has_sessions: bool) -> BodyHandling {
         let is_used = |share: &&mut WeightedBackend| {
-            share.weight > 0 && share.reference == fairway_model::Reference::Resolved
+            (share.weight > 0 || has_sessions) && share.reference == fairway_model::Reference::Resolved
         };
         let mut used: Vec<_> = shares.iter_mut().filter(is_used).collect();
         let of = |share: &WeightedBackend| self.rules.found.bodies(&share.backend).cloned();
@@ -202,6 +240,15 @@ impl<'a> Builder<'a> {
         }
         used.iter_mut().for_each(|share| share.bodies = of(share));
         BodyHandling::default()
+    }
+
+    /// How sessions stay with one of several backends.
+    fn sticky(&self, session: Arc<SessionCookie>, shares: &[WeightedBackend]) -> Option<Arc<StickyShares>> {
+        let tag = |share: &WeightedBackend| -> Arc<str> {
+            self.rules.found.backend(&share.backend).map(BackendRef::tag).unwrap_or_default().into()
+        };
+        let tags = shares.iter().map(tag).collect();
+        (shares.len() > 1).then(|| Arc::new(StickyShares { session, tags }))
     }
 
     /// What the policies do that protect a rule, by its name, and the services that see its requests; or what closes it where one of

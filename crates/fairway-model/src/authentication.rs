@@ -44,6 +44,20 @@ pub struct ExternalAuth {
     /// Whether answers are kept for further requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptAuth>,
+    /// What is otherwise, where a filter of Gateway API asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<AuthFilter>,
+}
+
+/// What the filter `ExternalAuth` of Gateway API does otherwise than nginx (GEP-1494): only 200 lets a request pass, and the question
+/// has the request's own host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthFilter {
+    /// The fields of the request that the question has, in lower case.
+    pub sent: Vec<Arc<str>>,
+    /// Whether the request gets all fields of an answer that lets it pass, and not [`ExternalAuth::copied`] alone. Fields that are about
+    /// the answer itself are none of them.
+    pub copies_all: bool,
 }
 
 /// Which answers of an authentication service are kept, and for which requests (nginx `proxy_cache_key`,

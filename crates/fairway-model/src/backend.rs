@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -214,6 +214,40 @@ pub struct SessionCookie {
     /// Where sessions begin.
     #[serde(default, skip_serializing_if = "is_default")]
     pub begins: SessionStart,
+    /// What carries it, where that is no cookie.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub carrier: SessionCarrier,
+    /// How long a session lasts, which its token says. For sessions that are [`Stickiness::Persistent`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub lifetime: SessionLifetime,
+}
+
+/// What carries the token of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SessionCarrier {
+    /// A cookie.
+    #[default]
+    Cookie,
+    /// A header of responses, which clients send back.
+    Header,
+}
+
+/// How long a session lasts, in seconds; without limits where nothing is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SessionLifetime {
+    /// From its first response.
+    pub absolute: Option<NonZeroU32>,
+    /// From its last response.
+    pub idle: Option<NonZeroU32>,
+}
+
+/// Sessions that stay with the backend that they began at, whatever the weights of a rule's backends are by then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StickyShares {
+    /// How the session of a request is found.
+    pub session: Arc<SessionCookie>,
+    /// What names each of the rule's backends in tokens ([`SessionCookie::backend`]), in their order; empty for one that is invalid.
+    pub tags: Vec<Arc<str>>,
 }
 
 /// Where sessions begin.
@@ -323,6 +357,8 @@ mod tests {
             same_site: SameSite::Lax,
             on_failure: StickyFailure::Moves,
             begins: SessionStart::Elsewhere,
+            carrier: SessionCarrier::Header,
+            lifetime: SessionLifetime { absolute: NonZeroU32::new(3600), idle: NonZeroU32::new(60) },
         };
         let parts = vec![
             SessionPart::Address,

@@ -39,6 +39,9 @@ pub struct GrpcAuth {
     /// `context_extensions` of the question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<(Arc<str>, Arc<str>)>,
+    /// The fields of the request that the question has, in lower case; all, where none is named.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sent: Vec<Arc<str>>,
 }
 
 /// A service that sees requests and responses, and may change them

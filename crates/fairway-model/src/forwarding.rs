@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::BackendKey;
+use crate::backend::{BackendKey, StickyShares};
 use crate::buffering::Buffering;
 use crate::condition::ChosenFields;
 use crate::default::is_default;
@@ -46,6 +46,9 @@ pub struct Forwarding {
     /// Which bodies are held before they go on.
     #[serde(skip_serializing_if = "is_default")]
     pub buffering: Buffering,
+    /// Which sessions stay with one of the action's backends, where it has several.
+    #[serde(skip_serializing_if = "is_default")]
+    pub sticky: Option<Arc<StickyShares>>,
 }
 
 impl Forwarding {
@@ -68,6 +71,7 @@ impl Forwarding {
             mirrors,
             grpc_web,
             buffering,
+            sticky,
         } = more;
         self.path = path.or(self.path.take());
         self.fields = fields.or(self.fields.take());
@@ -79,6 +83,7 @@ impl Forwarding {
         self.mirrors.extend(mirrors);
         self.grpc_web |= grpc_web;
         self.buffering = self.buffering.with(buffering);
+        self.sticky = sticky.or(self.sticky.take());
     }
 }
 

@@ -54,12 +54,12 @@ pub mod variables;
 pub use access::{AccessList, ConcurrencyLimit, RateLimit};
 pub use answer::{AnswerRate, CookieRewrite, ErrorPages, LocationRewrite, Replacement};
 pub use authentication::{
-    AnyGuard, AuthCookies, AuthService, BasicAuth, ExternalAuth, KeptAuth, OwnScheme, Users,
+    AnyGuard, AuthCookies, AuthFilter, AuthService, BasicAuth, ExternalAuth, KeptAuth, OwnScheme, Users,
 };
 pub use backend::{
     Backend, BackendKey, BackendProtocol, Balancing, Endpoint, SameSite, SecureCookie, ServiceName,
-    SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure,
-    SubjectName, TrustedRoots, UpstreamTls, UpstreamVerification,
+    SessionCarrier, SessionCookie, SessionHash, SessionKey, SessionLifetime, SessionPart, SessionStart,
+    Stickiness, StickyFailure, StickyShares, SubjectName, TrustedRoots, UpstreamTls, UpstreamVerification,
 };
 pub use bodies::{BodyHandling, smaller_limit};
 pub use buffering::{BodyBuffer, Buffering};

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{AnswerRate, ErrorPages};
-use crate::backend::BackendKey;
+use crate::backend::{BackendKey, StickyShares};
 use crate::buffering::Buffering;
 use crate::compression::Compression;
 use crate::condition::ChosenFields;
@@ -354,6 +354,7 @@ fn steps_of(forwarding: &Forwarding) -> impl Iterator<Item = Step<'_>> {
         mirrors,
         grpc_web,
         buffering,
+        sticky,
     } = forwarding;
     let said = [
         path.as_ref().map(Step::Path),
@@ -363,6 +364,7 @@ fn steps_of(forwarding: &Forwarding) -> impl Iterator<Item = Step<'_>> {
         grpc_web.then_some(Step::GrpcWeb),
         (!retry_statuses.is_empty()).then_some(Step::RetryStatuses(retry_statuses)),
         (*buffering != Buffering::default()).then_some(Step::Buffering(*buffering)),
+        sticky.as_deref().map(Step::Sticky),
     ];
     let others = fallbacks.iter().map(Step::Fallback).chain(mirrors.iter().map(Step::Mirror));
     said.into_iter().flatten().chain(chosen.iter().map(|fields| Step::Chosen(fields))).chain(others)
@@ -395,6 +397,8 @@ pub enum Step<'a> {
     RetryStatuses(&'a [u16]),
     /// [`Forwarding::buffering`].
     Buffering(Buffering),
+    /// [`Forwarding::sticky`].
+    Sticky(&'a StickyShares),
     /// One of [`Forwarding::fallbacks`].
     Fallback(&'a Fallback),
     /// One of [`Forwarding::mirrors`].

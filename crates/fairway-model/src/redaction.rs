@@ -141,6 +141,7 @@ fn hide_in_forwarding(forwarding: &mut Forwarding) -> bool {
         mirrors,
         grpc_web: _,
         buffering: _,
+        sticky: _,
     } = forwarding;
     let mut hidden = false;
     if let Some(fields) = fields.as_mut().filter(|fields| fields.iter().any(|field| has_text(&field.value))) {
@@ -444,6 +445,7 @@ mod tests {
             cookies: AuthCookies::default(),
             timeouts: Timeouts::default(),
             kept: None,
+            filter: None,
         })
     }
 

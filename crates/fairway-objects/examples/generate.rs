@@ -119,6 +119,13 @@ const BOXED: [&str; 6] = [
     "GRPCRoute.spec.rules[].sessionPersistence",
 ];
 
+/// Fields that earlier releases have: where, their names and their types. Objects of those releases are read, too.
+const EARLIER: [(&str, &str, &str); 3] = [
+    ("sessionPersistence", "cookieConfig", "CookieConfig"),
+    ("sessionPersistence", "idleTimeout", "String"),
+    ("sessionPersistence", "sessionName", "String"),
+];
+
 /// The structs by their fields, and the text of all of them.
 #[derive(Default)]
 struct Types {
@@ -246,6 +253,9 @@ custom_resource! {{
             let of = self.type_of(property, &place)?;
             let of = if BOXED.contains(&place.as_str()) { format!("Box<{of}>") } else { of };
             fields.push_str(&field(name, &of, required(name)));
+        }
+        for (_, name, of) in EARLIER.iter().filter(|(place, ..)| at.rsplit('.').next() == Some(place)) {
+            fields.push_str(&field(name, of, false));
         }
         if let Some(known) = self.by_fields.get(&fields) {
             return Ok((*known).into());

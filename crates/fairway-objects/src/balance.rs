@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use fairway_model::{
-    Balancing, EndpointHealth, SameSite, SecureCookie, SessionCookie, SessionHash, SessionKey, SessionStart,
-    Stickiness, StickyFailure, TrafficDistribution,
+    Balancing, EndpointHealth, SameSite, SecureCookie, SessionCarrier, SessionCookie, SessionHash,
+    SessionKey, SessionStart, Stickiness, StickyFailure, TrafficDistribution,
 };
 
 /// Who gets a request.
@@ -115,7 +115,7 @@ impl Balance {
 /// All that a cookie does not have by default. No value has a semicolon.
 fn write_cookie(suffix: &mut String, cookie: &SessionCookie) {
     let SessionCookie { name, backend: _, stickiness, path, domain, expires, max_age, .. } = cookie;
-    let SessionCookie { secure, same_site, on_failure, begins, .. } = cookie;
+    let SessionCookie { secure, same_site, on_failure, begins, carrier, lifetime, .. } = cookie;
     _ = write!(suffix, ";session={name}");
     let mut add = |attribute: &str, value: Option<&dyn std::fmt::Display>| {
         _ = value.map(|value| write!(suffix, ";{attribute}={value}"));
@@ -124,6 +124,8 @@ fn write_cookie(suffix: &mut String, cookie: &SessionCookie) {
     add("domain", domain.as_ref().map(|domain| domain as _));
     add("expires", expires.as_ref().map(|seconds| seconds as _));
     add("max-age", max_age.as_ref().map(|seconds| seconds as _));
+    add("lasts", lifetime.absolute.as_ref().map(|seconds| seconds as _));
+    add("idle", lifetime.idle.as_ref().map(|seconds| seconds as _));
     suffix.push_str(match same_site {
         SameSite::Absent => "",
         SameSite::None => ";same-site=none",
@@ -136,6 +138,7 @@ fn write_cookie(suffix: &mut String, cookie: &SessionCookie) {
         (*secure == SecureCookie::Always, ";secure"),
         (*on_failure == StickyFailure::Moves, ";moves"),
         (*begins == SessionStart::Elsewhere, ";not-set"),
+        (*carrier == SessionCarrier::Header, ";header"),
     ];
     flags.into_iter().filter(|(set, _)| *set).for_each(|(_, flag)| suffix.push_str(flag));
 }
@@ -143,11 +146,15 @@ fn write_cookie(suffix: &mut String, cookie: &SessionCookie) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::num::NonZeroU32;
+
+    use fairway_model::SessionLifetime;
 
     use super::*;
 
     #[test]
     fn cookies_that_differ_make_backends_that_differ() {
+        let second = NonZeroU32::new(1);
         let plain = SessionCookie {
             name: "route".into(),
             backend: "".into(),
@@ -160,6 +167,8 @@ mod tests {
             same_site: SameSite::Absent,
             on_failure: StickyFailure::Returns,
             begins: SessionStart::Here,
+            carrier: SessionCarrier::Cookie,
+            lifetime: SessionLifetime::default(),
         };
         let cookies = [
             SessionCookie { name: "other".into(), ..plain.clone() },
@@ -175,6 +184,9 @@ mod tests {
             SessionCookie { same_site: SameSite::Strict, ..plain.clone() },
             SessionCookie { on_failure: StickyFailure::Moves, ..plain.clone() },
             SessionCookie { begins: SessionStart::Elsewhere, ..plain.clone() },
+            SessionCookie { carrier: SessionCarrier::Header, ..plain.clone() },
+            SessionCookie { lifetime: SessionLifetime { absolute: second, idle: None }, ..plain.clone() },
+            SessionCookie { lifetime: SessionLifetime { absolute: None, idle: second }, ..plain.clone() },
             plain,
         ];
         let suffix = |cookie: &SessionCookie| {
@@ -182,6 +194,6 @@ mod tests {
         };
         let suffixes: BTreeSet<_> = cookies.iter().map(suffix).collect();
         assert_eq!(suffixes.len(), cookies.len(), "{suffixes:?}");
-        assert_eq!(suffix(&cookies[13]), ";session=route");
+        assert_eq!(suffix(&cookies[16]), ";session=route");
     }
 }

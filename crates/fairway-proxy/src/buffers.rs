@@ -8,7 +8,7 @@ use fairway_extension::change::HeaderChange;
 use fairway_http::Head;
 use fairway_net::counts::UnderWay;
 use fairway_net::spares::Spare;
-use fairway_routing::session::{Belongs, Session};
+use fairway_routing::session::Session;
 
 use crate::compression::Accepted;
 use crate::geoip::Location;
@@ -106,8 +106,10 @@ pub(crate) struct Written {
     pub(crate) accepted: Accepted,
     /// Cookies for the client, of a service that was asked; each ends with a line feed.
     pub(crate) cookies: Vec<u8>,
-    /// The cookie of the session that begins with the answer.
-    pub(crate) session_cookie: Vec<u8>,
+    /// The cookie of the session that begins with the answer, or its token where a header carries that.
+    pub(crate) session_token: Vec<u8>,
+    /// The header that carries it, where that is no cookie.
+    pub(crate) session_header: Option<Arc<str>>,
     /// The cookies of a login for the client; each ends with a line feed.
     pub(crate) login_cookies: Vec<u8>,
     /// What an authorization service adds to the response.
@@ -164,10 +166,11 @@ static NOTHING: Written = Written {
     decoded: Vec::new(),
     target: Vec::new(),
     host: Vec::new(),
-    session: Session { belongs: Belongs::Anywhere, fresh: None },
+    session: Session::NONE,
     accepted: Accepted::NONE,
     cookies: Vec::new(),
-    session_cookie: Vec::new(),
+    session_token: Vec::new(),
+    session_header: None,
     login_cookies: Vec::new(),
     granted: Vec::new(),
     value: Vec::new(),
@@ -202,7 +205,8 @@ impl Forms {
             written.session = Session::default();
             written.accepted = Accepted::NONE;
             written.cookies.clear();
-            written.session_cookie.clear();
+            written.session_token.clear();
+            written.session_header = None;
             written.login_cookies.clear();
             written.granted = Vec::new();
             written.forget_client();
@@ -267,8 +271,10 @@ impl Forms {
 
     /// The sessions that the answer of another exchange would have begun begin with this one's.
     pub(crate) fn take_session_cookie(&mut self, other: &mut Self) {
-        if !other.read().session_cookie.is_empty() {
-            std::mem::swap(&mut self.write().session_cookie, &mut other.write().session_cookie);
+        if !other.read().session_token.is_empty() {
+            let (own, other) = (self.write(), other.write());
+            std::mem::swap(&mut own.session_token, &mut other.session_token);
+            std::mem::swap(&mut own.session_header, &mut other.session_header);
         }
         if !other.read().login_cookies.is_empty() {
             std::mem::swap(&mut self.write().login_cookies, &mut other.write().login_cookies);
@@ -307,6 +313,7 @@ impl Forms {
         written.forget_client();
         written.granted = Vec::new();
         written.picked = None;
+        written.session_header = None;
         let Written {
             origin,
             normalised,
@@ -314,13 +321,12 @@ impl Forms {
             target,
             host,
             cookies,
-            session_cookie,
+            session_token,
             login_cookies,
             value,
             ..
         } = &mut **written;
-        for bytes in
-            [origin, normalised, decoded, target, host, cookies, session_cookie, login_cookies, value]
+        for bytes in [origin, normalised, decoded, target, host, cookies, session_token, login_cookies, value]
         {
             bytes.clear();
             bytes.shrink_to(most);
@@ -336,13 +342,13 @@ impl Forms {
             target,
             host,
             cookies,
-            session_cookie,
+            session_token,
             login_cookies,
             value,
             ..
         } = &**written;
         let capacities =
-            [origin, normalised, decoded, target, host, cookies, session_cookie, login_cookies, value]
+            [origin, normalised, decoded, target, host, cookies, session_token, login_cookies, value]
                 .map(Vec::capacity);
         let attempts = written.failed_attempts.capacity() * size_of::<FailedAttempt>();
         let location = written.location.as_ref().map_or(0, |location| location.kept_bytes());

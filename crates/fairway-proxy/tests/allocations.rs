@@ -21,9 +21,9 @@ use fairway_model::{
     ClaimHeader, ClaimMatch, ClientTraffic, Config, CredentialLocation, Decision, Ejection, Endpoint,
     EndpointHealth, FieldTemplate, Forwarding, GeoField, Guard, HealthCheck, HostPattern, JwtAuth, JwtIssuer,
     JwtKeys, Listener, ListenerProtocol, Origin, Phases, Probe, Propagation, Retry, SameSite, SecureCookie,
-    SessionCookie, SessionHash, SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, StreamKey,
-    StreamPolicy, StreamRoute, Template, TemplatePart, Tracing, TrafficDistribution, VirtualHost,
-    WeightedBackend,
+    SessionCarrier, SessionCookie, SessionHash, SessionKey, SessionLifetime, SessionPart, SessionStart,
+    Stickiness, StickyFailure, StreamKey, StreamPolicy, StreamRoute, Template, TemplatePart, Tracing,
+    TrafficDistribution, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{GeoIp, ProxyOptions};
 use fairway_testkit::mmdb::{self, Mmdb};
@@ -289,6 +289,8 @@ fn belonging_allocates_nothing() {
             same_site: SameSite::Absent,
             on_failure: StickyFailure::Returns,
             begins,
+            carrier: SessionCarrier::Cookie,
+            lifetime: SessionLifetime::default(),
         }))
     };
     let parts = [SessionPart::Address, SessionPart::Cookie("route".into()), SessionPart::Path];

@@ -74,5 +74,5 @@ pub use steps::{
 };
 pub use streams::CompiledStream;
 pub use table::TableId;
-pub use targets::Weighted;
+pub use targets::{Shares, Weighted};
 pub use tested_values::{BlockedBy, ValueTests};

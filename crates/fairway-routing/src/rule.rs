@@ -243,6 +243,10 @@ impl Maker<'_> {
 
     fn targets(&mut self, steps: &Steps) -> Result<Targets, String> {
         let Action::Forward(backends) = &self.rule.action else { return Ok(Targets::None) };
+        if let Some(sticky) = self.rule.phases.forwarding.as_ref().and_then(|it| it.sticky.clone()) {
+            let shares = backends.iter().map(|of| Ok((self.share(of, steps)?, of.weight)));
+            return Ok(Targets::of_sticky_shares(shares.collect::<Result<Vec<_>, String>>()?, sticky));
+        }
         let weighted = || backends.iter().filter(|weighted| weighted.weight > 0);
         let is_plain = |of: &WeightedBackend| {
             of.filters.is_none() && of.bodies.is_none() && of.reference == Reference::Resolved

@@ -565,7 +565,7 @@ fn forwarding<R>(
     inner: &mut dyn FnMut(InnerRule<'_>) -> R,
 ) -> Result<ForwardingSteps<R>, String> {
     let usual = Forwarding::default();
-    // Chooses among backends, as the action does: `secured`.
+    // They choose among backends, as the action does: `secured` and `sticky`.
     let Forwarding {
         path,
         fields,
@@ -577,6 +577,7 @@ fn forwarding<R>(
         mirrors,
         grpc_web,
         buffering,
+        sticky: _,
     } = phases.forwarding.as_deref().unwrap_or(&usual);
     let mut rule =
         |backend: &BackendKey| inner(InnerRule { backend, timeouts: None, answers: Answers::default() });

@@ -1,5 +1,9 @@
 //! Which backend gets a request, by weight. Knows no endpoints.
 
+use std::sync::Arc;
+
+use fairway_model::StickyShares;
+
 use crate::slots::BackendSlot;
 
 /// The backends of a rule that have a share. `R` is the rule of a share.
@@ -13,7 +17,15 @@ pub enum Targets<R> {
     Weighted(Weighted<BackendSlot>),
     /// They are shared out, and some shares have filters of their own or lead nowhere: each has a rule of its own, by
     /// which its requests are forwarded; requests of a share without one are answered 500.
-    Shares(Weighted<Option<Box<R>>>),
+    Shares(Shares<R>),
+}
+
+/// Shares that have rules of their own.
+#[derive(Clone, Debug)]
+pub struct Shares<R> {
+    weighted: Weighted<Option<Box<R>>>,
+    /// The sessions that stay with a share.
+    sticky: Option<Arc<StickyShares>>,
 }
 
 /// What gets a share each.
@@ -36,7 +48,15 @@ impl<R> Targets<R> {
 
     /// The same of shares that have rules of their own.
     pub(crate) fn of_shares(weighted: impl IntoIterator<Item = (Option<Box<R>>, u32)>) -> Self {
-        Self::Shares(Weighted::new(weighted))
+        Self::Shares(Shares { weighted: Weighted::new(weighted), sticky: None })
+    }
+
+    /// The same of shares that sessions stay with, also when a share has no weight any more.
+    pub(crate) fn of_sticky_shares(
+        weighted: impl IntoIterator<Item = (Option<Box<R>>, u32)>,
+        sticky: Arc<StickyShares>,
+    ) -> Self {
+        Self::Shares(Shares { weighted: Weighted::with_all(weighted), sticky: Some(sticky) })
     }
 
     /// The backend for a random number that is uniform over all of `u32`; none of those that rules of shares have.
@@ -64,18 +84,44 @@ impl<R> Targets<R> {
     pub fn rules(&self) -> impl Iterator<Item = &R> {
         let shares = match self {
             Self::None | Self::One(_) | Self::Weighted(_) => &[][..],
-            Self::Shares(shares) => &*shares.bounds,
+            Self::Shares(shares) => &*shares.weighted.bounds,
         };
         shares.iter().filter_map(|(_, rule)| rule.as_deref())
     }
 }
 
+impl<R> Shares<R> {
+    /// The rule of the share that a random number chooses, uniform over all of `u32`; none where that share has none.
+    #[must_use]
+    pub fn pick(&self, random: u32) -> Option<&R> {
+        self.weighted.pick(random)?.as_deref()
+    }
+
+    /// The sessions that stay with a share.
+    #[must_use]
+    pub fn sticky(&self) -> Option<&StickyShares> {
+        self.sticky.as_deref()
+    }
+
+    /// The rule of the share that tokens name so; none where no share is named so, or it has none.
+    #[must_use]
+    pub fn named(&self, tag: &[u8]) -> Option<&R> {
+        let tags = &self.sticky.as_ref()?.tags;
+        let at = tags.iter().position(|it| !it.is_empty() && it.as_bytes() == tag)?;
+        self.weighted.bounds.get(at)?.1.as_deref()
+    }
+}
+
 impl<T> Weighted<T> {
     pub(crate) fn new(weighted: impl IntoIterator<Item = (T, u32)>) -> Self {
+        Self::with_all(weighted.into_iter().filter(|(_, weight)| *weight > 0))
+    }
+
+    /// The same with members that no number chooses, so that all are where they were.
+    fn with_all(weighted: impl IntoIterator<Item = (T, u32)>) -> Self {
         let mut total = 0;
         let bounds = weighted
             .into_iter()
-            .filter(|(_, weight)| *weight > 0)
             .map(|(of, weight)| {
                 total += u64::from(weight);
                 (total, of)
@@ -93,7 +139,7 @@ impl<T> Weighted<T> {
     /// What a random number chooses that is uniform over all of `u32`. `None` where nothing has a share.
     #[must_use]
     pub fn pick(&self, random: u32) -> Option<&T> {
-        let (total, last) = self.bounds.last()?;
+        let (total, last) = self.bounds.last().filter(|(total, _)| *total > 0)?;
         let point = ((u128::from(random) * u128::from(*total)) >> 32) as u64;
         let index = self.bounds.partition_point(|(bound, _)| *bound <= point);
         Some(self.bounds.get(index).map_or(last, |(_, of)| of))
@@ -102,6 +148,11 @@ impl<T> Weighted<T> {
 
 #[cfg(test)]
 mod tests {
+    use fairway_model::{
+        SameSite, SecureCookie, SessionCarrier, SessionCookie, SessionLifetime, SessionStart, Stickiness,
+        StickyFailure,
+    };
+
     use super::*;
 
     type Targets = super::Targets<&'static str>;
@@ -136,6 +187,12 @@ mod tests {
         assert_eq!(targets.pick(7), None);
         let Targets::Shares(shares) = Targets::of_shares([(None, 0)]) else { panic!("it has shares") };
         assert!(shares.pick(7).is_none());
+        let sticky = StickyShares { session: Arc::new(session()), tags: vec!["a".into()] };
+        let Targets::Shares(shares) = Targets::of_sticky_shares([(Some(Box::new("a")), 0)], sticky.into())
+        else {
+            panic!("it has shares")
+        };
+        assert_eq!((shares.pick(7), shares.named(b"a")), (None, Some(&"a")));
     }
 
     #[test]
@@ -144,9 +201,40 @@ mod tests {
         assert_eq!((targets.pick(0), targets.slots().count()), (None, 0));
         assert_eq!(targets.rules().collect::<Vec<_>>(), [&"a"]);
         let Targets::Shares(shares) = targets else { panic!("it has shares") };
-        let quarters =
-            (0..4u32).map(|n| shares.pick(n << 30).expect("there are weights").as_deref().copied());
+        let quarters = (0..4u32).map(|n| shares.pick(n << 30).copied());
         assert_eq!(quarters.collect::<Vec<_>>(), [Some("a"), Some("a"), Some("a"), None]);
+    }
+
+    #[test]
+    fn sessions_find_their_share_whatever_its_weight() {
+        let tags = vec!["t1".into(), "t2".into(), "".into(), "t1".into()];
+        let sticky = Arc::new(StickyShares { session: Arc::new(session()), tags });
+        let of = [(Some(Box::new("a")), 0), (Some(Box::new("b")), 1), (None, 0), (Some(Box::new("d")), 0)];
+        let Targets::Shares(shares) = Targets::of_sticky_shares(of, sticky) else { panic!("it has shares") };
+        let named = [&b"t1"[..], b"t2", b"", b"t3"].map(|tag| shares.named(tag).copied());
+        assert_eq!(named, [Some("a"), Some("b"), None, None]);
+        for n in 0..4u32 {
+            assert_eq!(shares.pick(n << 30), Some(&"b"));
+        }
+        assert_eq!(shares.pick(u32::MAX), Some(&"b"));
+    }
+
+    fn session() -> SessionCookie {
+        SessionCookie {
+            name: "cart".into(),
+            backend: "".into(),
+            stickiness: Stickiness::Persistent,
+            path: None,
+            domain: None,
+            expires: None,
+            max_age: None,
+            secure: SecureCookie::OverTls,
+            same_site: SameSite::Strict,
+            on_failure: StickyFailure::Moves,
+            begins: SessionStart::Here,
+            carrier: SessionCarrier::Cookie,
+            lifetime: SessionLifetime::default(),
+        }
     }
 
     #[test]

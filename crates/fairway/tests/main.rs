@@ -18,6 +18,7 @@ mod conformance;
 mod dashboards;
 mod documents;
 mod exhaustion;
+mod experimental_routes;
 mod flight_recorder;
 mod floods;
 mod gateways;

@@ -21,6 +21,8 @@ const PARTIAL_BODY: &str = "x-envoy-auth-partial-body";
 pub struct CheckedRequest<'a> {
     /// Its headers.
     pub head: &'a Head,
+    /// Which of them the question has, in lower case; all, where none is named.
+    pub sent: &'a [Arc<str>],
     /// Its method.
     pub method: &'a [u8],
     /// Path and query, as the client sent them.
@@ -103,6 +105,9 @@ fn headers(request: &CheckedRequest<'_>) -> BTreeMap<String, String> {
     const OTHERWISE: u64 = Known::HOP_BY_HOP | Known::Host.bit();
     for field in request.head.fields().filter(|field| field.known.bit() & OTHERWISE == 0) {
         let name = text(field.name).to_ascii_lowercase();
+        if !request.sent.is_empty() && !request.sent.iter().any(|sent| **sent == *name) {
+            continue;
+        }
         let value = text(field.value);
         // RFC 9113 §8.2.3: pieces of a cookie are joined otherwise than the values of a list.
         let separator = if name == "cookie" { "; " } else { "," };
@@ -176,6 +181,7 @@ mod tests {
 
     fn request(head: &Head) -> CheckedRequest<'_> {
         CheckedRequest {
+            sent: &[],
             head,
             method: b"POST",
             path: b"/a?b=c",

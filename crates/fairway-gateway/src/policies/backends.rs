@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use fairway_model::{
     BackendTraffic, Balancing, BodyHandling, Ejection, EndpointHealth, Retry, RetryBy, SameSite,
-    SecureCookie, SessionCookie, SessionHash, SessionPart, SessionStart, Stickiness, StickyFailure,
+    SecureCookie, SessionCarrier, SessionCookie, SessionHash, SessionLifetime, SessionPart, SessionStart,
+    Stickiness, StickyFailure,
 };
 use fairway_objects::balance::{Balance, DISTRIBUTIONS, HashBy};
 use fairway_objects::external_processor::InvalidField;
@@ -176,8 +177,8 @@ fn hash(parts: &[types::HashPart]) -> Result<Option<HashBy>, Wrong> {
     Ok((!read.is_empty()).then_some(HashBy { text, hash: SessionHash { parts: read, spread: None } }))
 }
 
-/// RFC 6265 §4.1.1, without what would have to be quoted.
-fn is_token(text: &str) -> bool {
+/// RFC 6265 §4.1.1 and RFC 9110 §5.1, without what would have to be quoted.
+pub(crate) fn is_token(text: &str) -> bool {
     let is_of_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !text.is_empty() && text.bytes().all(is_of_token)
 }
@@ -221,6 +222,8 @@ fn cookie(of: &types::SessionCookie) -> Result<SessionCookie, Wrong> {
         on_failure: word("spec.sessionCookie.onFailure", of.on_failure.as_deref(), &failure)?
             .unwrap_or_default(),
         begins: SessionStart::Here,
+        carrier: SessionCarrier::Cookie,
+        lifetime: SessionLifetime::default(),
     })
 }
 

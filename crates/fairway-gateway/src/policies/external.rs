@@ -19,9 +19,9 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 const PARAMETER: &str = "rd";
 
 /// How long a question over gRPC may take, as in Envoy Gateway.
-const GRPC_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const GRPC_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most of a body that a question over gRPC has, in bytes.
-const MAX_BODY: u64 = 1 << 20;
+pub(crate) const MAX_BODY: u64 = 1 << 20;
 /// How many `contextExtensions` there may be.
 const MAX_CONTEXT: usize = 32;
 /// How long the name or the value of one may be, in bytes.
@@ -82,6 +82,7 @@ fn over_http(of: &types::ExternalAuth, host: Arc<str>) -> Result<ExternalAuth, W
         cookies: AuthCookies::OfSuccess,
         timeouts: timeouts(some_time("spec.externalAuth.timeout", of.timeout.as_deref())?),
         kept: None,
+        filter: None,
     })
 }
 
@@ -123,6 +124,7 @@ fn over_grpc(of: &types::ExternalAuth, grpc: &types::GrpcAuth, host: Arc<str>) -
         allow_partial_body: grpc.allow_partial_body.unwrap_or_default(),
         failure_mode_allow: is_open("spec.externalAuth.grpc.failureMode", grpc.failure_mode.as_deref())?,
         context: context.map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),
+        sent: Vec::new(),
     })
 }
 

@@ -9,7 +9,7 @@ mod buffering;
 pub(crate) mod clients;
 mod compression;
 pub(crate) mod extensions;
-mod external;
+pub(crate) mod external;
 mod reading;
 pub(crate) mod security;
 mod tracing;

@@ -4,6 +4,7 @@ use fairway_model::{Policy, RouteFilters};
 use fairway_objects::gateway_api::{GrpcRouteFilter, GrpcRouteRule, GrpcRouteSpec};
 
 use crate::condition::Fault;
+use crate::route::session;
 use crate::rules::{Builder, Draft};
 use crate::{filter, matches};
 
@@ -17,14 +18,7 @@ pub(crate) fn read(spec: &GrpcRouteSpec, builder: &mut Builder<'_>) {
 
 fn draft<'r>(index: usize, rule: &'r GrpcRouteRule, builder: &mut Builder<'_>) -> Draft<'r> {
     let at = format!("spec.rules[{index}]");
-    if rule.session_persistence.is_some() {
-        let consequence = "calls go to any endpoint";
-        builder.ignored(
-            &format!("{at}.sessionPersistence"),
-            "sessionPersistence is not supported",
-            consequence,
-        );
-    }
+    let session = session::read(index, rule.name.as_deref(), rule.session_persistence.as_deref(), builder);
     let account = &mut builder.account;
     let matches = rule.matches.iter().map(|it| matches::grpc(it, account)).collect();
     let filters = filters(builder, &at, &rule.filters);
@@ -32,11 +26,11 @@ fn draft<'r>(index: usize, rule: &'r GrpcRouteRule, builder: &mut Builder<'_>) -
     for (number, it) in rule.backend_refs.iter().enumerate() {
         let at = format!("{at}.backendRefs[{number}]");
         let filters = self::filters(builder, &at, &it.filters);
-        shares.push(builder.share(index, &at, it.into(), it.weight, filters));
+        shares.push(builder.share(index, &at, it.into(), it.weight, filters, session.as_ref()));
     }
     let name = rule.name.as_deref();
     let (retry_statuses, policy) = (Vec::new(), Ok(Policy::default()));
-    Draft { index, name, matches, filters, retry_statuses, policy, shares }
+    Draft { index, name, matches, filters, guards: Some(Vec::new()), retry_statuses, policy, session, shares }
 }
 
 fn filters(builder: &mut Builder<'_>, at: &str, filters: &[GrpcRouteFilter]) -> Result<RouteFilters, Fault> {

@@ -1,12 +1,16 @@
 //! HTTPRoutes: their rules with matches, filters, time-outs and retries.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{Match, PathMatch, Policy, Retry, RetryBy, RouteFilters, Timeouts, WeightedBackend};
+use fairway_model::{
+    Match, PathMatch, Policy, Retry, RetryBy, RouteFilters, SessionCookie, Timeouts, WeightedBackend,
+};
 use fairway_objects::duration;
 use fairway_objects::gateway_api::{HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts};
 
 use crate::condition::Fault;
+use crate::route::{external_auth, session};
 use crate::rules::{Builder, Draft};
 use crate::{filter, matches};
 
@@ -23,27 +27,23 @@ pub(crate) fn read(spec: &HttpRouteSpec, builder: &mut Builder<'_>) {
 
 fn draft<'r>(index: usize, rule: &'r HttpRouteRule, builder: &mut Builder<'_>) -> Draft<'r> {
     let at = format!("spec.rules[{index}]");
-    if rule.session_persistence.is_some() {
-        let consequence = "requests go to any endpoint";
-        builder.ignored(
-            &format!("{at}.sessionPersistence"),
-            "sessionPersistence is not supported",
-            consequence,
-        );
-    }
+    let session = session::read(index, rule.name.as_deref(), rule.session_persistence.as_deref(), builder);
     let account = &mut builder.account;
     let matches: Vec<_> = rule.matches.iter().map(|it| matches::http(it, account)).collect();
     let prefixes = matches.iter().flatten().all(|it: &Match| matches!(it.path, PathMatch::Prefix(_)));
     let filters = reader(builder, &at, prefixes, |reader| reader.http(&rule.filters));
+    let guards = external_auth::read(index, rule, builder);
     let retry_statuses = rule.retry.as_deref().map(codes).unwrap_or_default();
-    let shares = shares(index, rule, prefixes, builder);
+    let shares = shares(index, rule, prefixes, session.as_ref(), builder);
     Draft {
         index,
         name: rule.name.as_deref(),
         matches,
         filters,
+        guards,
         retry_statuses,
         policy: policy(rule),
+        session,
         shares,
     }
 }
@@ -52,13 +52,14 @@ fn shares(
     index: usize,
     rule: &HttpRouteRule,
     prefixes: bool,
+    session: Option<&Arc<SessionCookie>>,
     builder: &mut Builder<'_>,
 ) -> Vec<WeightedBackend> {
     let mut shares = Vec::with_capacity(rule.backend_refs.len());
     for (number, it) in rule.backend_refs.iter().enumerate() {
         let at = format!("spec.rules[{index}].backendRefs[{number}]");
         let filters = reader(builder, &at, prefixes, |reader| reader.http(&it.filters));
-        shares.push(builder.share(index, &at, it.into(), it.weight, filters));
+        shares.push(builder.share(index, &at, it.into(), it.weight, filters, session));
     }
     shares
 }

@@ -1,7 +1,9 @@
 //! Routes as they were written, whatever their kind: where they want to be attached, and what their rules come to.
 
+pub(crate) mod external_auth;
 mod grpc;
 mod http;
+mod session;
 pub(crate) mod stream;
 
 use fairway_model::Origin;

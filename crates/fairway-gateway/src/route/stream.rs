@@ -24,7 +24,7 @@ pub(super) fn read(rules: &[StreamRouteRule], builder: &mut Builder<'_>) {
         }
         for (number, it) in rule.backend_refs.iter().enumerate() {
             let at = format!("{at}.backendRefs[{number}]");
-            let share = builder.share(index, &at, it.into(), it.weight, Ok(RouteFilters::default()));
+            let share = builder.share(index, &at, it.into(), it.weight, Ok(RouteFilters::default()), None);
             builder.rules.shares.push(share);
         }
         builder.rules.valid += 1;

@@ -70,6 +70,7 @@ impl Question {
             cookies: if values.always_set_cookie { AuthCookies::Always } else { AuthCookies::OfSuccess },
             timeouts,
             kept: None,
+            filter: None,
         };
         Ok(Self { auth, host })
     }

@@ -233,6 +233,12 @@ pub struct SessionPersistence {
     pub header: Option<SupportedFeature>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cookie_config: Option<CookieConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_name: Option<String>,
 }
 
 /// `HTTPRoute.spec.rules[].timeouts`, and what looks the same elsewhere.

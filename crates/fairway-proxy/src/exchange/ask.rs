@@ -68,7 +68,7 @@ pub(super) async fn ask<N: Network, D: Downstream>(
 fn heed<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, asking: &Asking, answer: &Head) -> Answer {
     let Exchange { buffers, record, env, .. } = exchange;
     match answer.status() {
-        200..=299 => {
+        status @ 200..=299 if asking.auth.filter.is_none() || status == 200 => {
             keep_cookies(answer, buffers);
             vouch(asking, answer, &mut buffers.request);
             Answer::Yes
@@ -247,9 +247,9 @@ fn write_question<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Ask
     let (auth, request) = (&asking.auth, &buffers.request);
     let write = |template| filter::text(template, env.sources(), buffers);
     let own = request.first(Known::Host).unwrap_or_default();
-    let host = match &auth.service {
-        AuthService::Backend { host, .. } => host.as_bytes(),
-        AuthService::OwnHost { .. } => own,
+    let host = match (&auth.service, &auth.filter) {
+        (AuthService::Backend { host, .. }, None) => host.as_bytes(),
+        (AuthService::OwnHost { .. }, _) | (_, Some(_)) => own,
     };
     let forms = question.forms.write();
     // The endpoint is told which host the client asked for.
@@ -259,8 +259,15 @@ fn write_question<N: Network, D>(exchange: &Exchange<'_, '_, N, D>, asking: &Ask
     head.start_request(method, &write(&auth.target));
     head.append(b"Host", host);
     let dropped = Known::Host.bit() | Known::ContentLength.bit() | Known::Expect.bit();
-    head.copy_fields(request, |field| dropped & field.known.bit() == 0 && !is_own(field.name));
+    let is_sent = |name: &[u8]| match &auth.filter {
+        Some(filter) => filter.sent.iter().any(|sent| name.eq_ignore_ascii_case(sent.as_bytes())),
+        None => !is_own(name),
+    };
+    head.copy_fields(request, |field| dropped & field.known.bit() == 0 && is_sent(field.name));
     filter::remove_login_cookies(head);
+    if auth.filter.is_some() {
+        return;
+    }
     let target = env.intake.received(buffers);
     head.append_with(b"X-Original-URL", |value| {
         let parts = [env.client.scheme.as_str().as_bytes(), b"://", own, target];

@@ -181,6 +181,7 @@ fn question_of<N: Network, D: Downstream>(
     };
     let checked = CheckedRequest {
         head: &buffers.request,
+        sent: &asking.auth.sent,
         method: buffers.request.method_bytes(),
         path: env.intake.received(buffers),
         host: buffers.request.first(Known::Host).unwrap_or_default(),

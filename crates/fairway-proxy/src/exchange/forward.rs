@@ -114,7 +114,7 @@ fn group<N: Network>(
 /// of the proxy's own.
 fn pick(rule: &CompiledRule, random: u32) -> Option<BackendSlot> {
     match rule.targets() {
-        Targets::Shares(shares) => shares.pick(random)?.as_ref()?.targets().pick(random),
+        Targets::Shares(shares) => shares.pick(random)?.targets().pick(random),
         targets => targets.pick(random),
     }
 }

@@ -164,6 +164,7 @@ async fn the_way_to_the_sign_in_page_has_no_fields_of_the_rules_own() {
             copied: Vec::new(),
             timeouts: Timeouts::default(),
             kept: None,
+            filter: None,
         };
         let filters = vec![Phases::from(Guard::ExternalAuth(Box::new(auth))), own_field(), field_of_all()];
         let stage = Stage::filtered(1, filters.clone(), always(NO));

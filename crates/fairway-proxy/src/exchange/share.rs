@@ -1,10 +1,10 @@
 //! The share of a rule's requests that one belongs to, where shares have filters of their own or lead nowhere.
 
-use fairway_routing::{CompiledRule, Targets, Weighted};
+use fairway_routing::{CompiledRule, Shares, Targets};
 
 use super::decide::decide;
 use super::environment::Exchange;
-use super::mirror;
+use super::{mirror, sticky};
 use crate::fault::Fault;
 use crate::filter::Verdict;
 use crate::network::Network;
@@ -23,10 +23,13 @@ pub(super) fn enter<'a, N: Network, D>(exchange: &mut Exchange<'_, 'a, N, D>) ->
 #[inline(never)]
 fn choose<'a, N: Network, D>(
     exchange: &mut Exchange<'_, 'a, N, D>,
-    shares: &'a Weighted<Option<Box<CompiledRule>>>,
+    shares: &'a Shares<CompiledRule>,
 ) -> Verdict<'a> {
     let random = exchange.env.worker.random(|random| random.u32(..));
-    let Some(Some(rule)) = shares.pick(random) else { return Verdict::Refused(Fault::NoBackend) };
+    let of_session = sticky::share(exchange, shares);
+    let Some(rule) = of_session.or_else(|| shares.pick(random)) else {
+        return Verdict::Refused(Fault::NoBackend);
+    };
     exchange.env.enter_share(rule);
     // No byte of it was read: guards are asked with heads alone.
     let most = exchange.env.max_body(&exchange.client_side.peer);

@@ -99,6 +99,7 @@ pub(super) fn auth() -> ExternalAuth {
         copied: ["X-User", "X-Groups", "Content-Length"].map(Into::into).into(),
         timeouts: Timeouts { read: Duration::from_secs(7), ..Timeouts::default() },
         kept: None,
+        filter: None,
     }
 }
 

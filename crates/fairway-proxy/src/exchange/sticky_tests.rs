@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use fairway_model::{
     Action, Backend, BackendKey, Config, CookieRewrite, Endpoint, ErrorPages, Fallback, FieldMatch, Match,
-    Phases, ReceivedEdit, Replacement, Route, Rule, SameSite, SecureCookie, SessionCookie, SessionHash,
-    SessionKey, SessionPart, SessionStart, Stickiness, StickyFailure, TextMatch, VirtualHost,
-    WeightedBackend,
+    Phases, ReceivedEdit, Replacement, Route, Rule, SameSite, SecureCookie, SessionCarrier, SessionCookie,
+    SessionHash, SessionKey, SessionLifetime, SessionPart, SessionStart, Stickiness, StickyFailure,
+    TextMatch, VirtualHost, WeightedBackend,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::sleep;
@@ -111,6 +111,8 @@ fn cookie() -> SessionCookie {
         same_site: SameSite::Absent,
         on_failure: StickyFailure::Returns,
         begins: SessionStart::Here,
+        carrier: SessionCarrier::Cookie,
+        lifetime: SessionLifetime::default(),
     }
 }
 

@@ -26,9 +26,12 @@ pub(crate) fn own_answer(buffers: &mut Buffers, status: u16, why: Option<&str>) 
 #[inline]
 pub(super) fn add_session_cookie(buffers: &mut Buffers) {
     let Buffers { answer, forms, .. } = buffers;
-    let Written { session_cookie, login_cookies, .. } = forms.read();
-    if !session_cookie.is_empty() {
-        answer.append(b"Set-Cookie", session_cookie);
+    let Written { session_token, session_header, login_cookies, .. } = forms.read();
+    if !session_token.is_empty() {
+        match session_header {
+            None => answer.append(b"Set-Cookie", session_token),
+            Some(name) => answer.set(name.as_bytes(), session_token),
+        }
     }
     if !login_cookies.is_empty() {
         add_login_cookies(login_cookies, answer);

@@ -1,7 +1,7 @@
 //! What a service that was asked says of the request's user: fields that nobody else may write, and cookies for the client.
 
 use fairway_extension::change;
-use fairway_http::Head;
+use fairway_http::{Head, Known};
 use fairway_model::AuthCookies;
 use fairway_routing::Asking;
 
@@ -9,6 +9,9 @@ use crate::buffers::Buffers;
 
 /// Puts the fields that the service says in the place of the client's.
 pub(crate) fn vouch(asking: &Asking, answer: &Head, request: &mut Head) {
+    if asking.auth.filter.as_ref().is_some_and(|filter| filter.copies_all) {
+        return vouch_all(answer, request);
+    }
     remove_copied(asking, request);
     for name in &asking.auth.copied {
         let said = answer.fields().filter(|field| is_same(field.name, name.as_bytes()));
@@ -16,6 +19,32 @@ pub(crate) fn vouch(asking: &Asking, answer: &Head, request: &mut Head) {
             request.append(name.as_bytes(), field.value);
         }
     }
+}
+
+/// Puts all fields of the answer in the place of the client's, but for those that are about the answer itself.
+fn vouch_all(answer: &Head, request: &mut Head) {
+    let said = || answer.fields().filter(|field| !is_about_answer(field.known, field.name));
+    request.retain(|field| !said().any(|of| is_same(field.name, of.name)));
+    for field in said() {
+        request.append(field.name, field.value);
+    }
+}
+
+fn is_about_answer(known: Known, name: &[u8]) -> bool {
+    const OTHERS: u64 =
+        Known::HOP_BY_HOP | Known::Host.bit() | Known::Expect.bit() | Known::ContentLength.bit();
+    const NAMES: [&[u8]; 9] = [
+        b"Authority",
+        b"Host",
+        b"Content-Length",
+        b"Content-Type",
+        b"Content-Encoding",
+        b"Transfer-Encoding",
+        b"Date",
+        b"Server",
+        b"Set-Cookie",
+    ];
+    known.bit() & OTHERS != 0 || NAMES.iter().any(|of| is_same(name, of))
 }
 
 /// The request passes without the service's word: what it would have said is gone.

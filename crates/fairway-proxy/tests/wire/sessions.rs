@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    SameSite, SecureCookie, SessionCookie, SessionKey, SessionStart, Stickiness, StickyFailure,
+    SameSite, SecureCookie, SessionCarrier, SessionCookie, SessionKey, SessionLifetime, SessionStart,
+    Stickiness, StickyFailure,
 };
 use fairway_testkit::{Answer, Backend, Request};
 
@@ -30,6 +31,8 @@ async fn several() -> (Vec<Backend>, Running) {
         same_site: SameSite::Lax,
         on_failure: StickyFailure::Returns,
         begins: SessionStart::Here,
+        carrier: SessionCarrier::Cookie,
+        lifetime: SessionLifetime::default(),
     };
     let proxy = setup.start_by(&with_session(setup.config(), &SessionKey::Cookie(Arc::new(cookie))));
     (backends, proxy)

@@ -3,6 +3,8 @@
 
 mod cookies;
 mod rendezvous;
+mod token;
 
 pub use cookies::{cookie_of, parameter_of};
 pub use rendezvous::{Asked, Belongs, Session, keys, set_cookie, weight};
+pub use token::{Issued, Times, Token};

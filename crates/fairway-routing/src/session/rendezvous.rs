@@ -17,9 +17,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::session::cookies::{cookie_of, parameter_of};
-
-/// What stands between the session and the backend in a cookie, as in ingress-nginx.
-const DELIMITER: char = '|';
+use crate::session::token::{Issued, Times, Token};
 
 /// Where a request belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +40,8 @@ pub struct Session {
     pub belongs: Belongs,
     /// Its key, where it begins with this request.
     pub fresh: Option<u64>,
+    /// When it began and was last seen, where it does not last for ever.
+    pub times: Times,
 }
 
 /// What of a request may decide.
@@ -58,9 +58,15 @@ pub struct Asked<'r> {
     pub path: &'r [u8],
     /// As the real-IP settings see it.
     pub client: IpAddr,
+    /// Seconds since 1970, for sessions that do not last for ever.
+    pub now: i64,
 }
 
 impl Session {
+    /// None.
+    pub const NONE: Self =
+        Self { belongs: Belongs::Anywhere, fresh: None, times: Times { began: 0, seen: 0 } };
+
     /// Of a request. `random` makes the key of one that begins.
     pub fn of(key: &SessionKey, asked: &Asked<'_>, random: impl FnOnce() -> u64) -> Self {
         match key {
@@ -69,27 +75,27 @@ impl Session {
                 parts.iter().for_each(|part| asked.write(part, &mut hash));
                 let hash = hash.finish();
                 let belongs = spread.map_or(Belongs::By(hash), |spread| Belongs::Among(hash, spread));
-                Self { belongs, fresh: None }
+                Self { belongs, ..Self::default() }
             }
             SessionKey::Cookie(cookie) => {
-                let sent = cookie_of(asked.request, cookie.name.as_bytes());
-                let session = sent.map(before_delimiter).filter(|value| !value.is_empty());
-                match (cookie.stickiness, session) {
+                let token = Token::of(cookie, asked.request, asked.now);
+                let times = token.map(|token| token.times).unwrap_or_default();
+                match (cookie.stickiness, token.map(|token| token.key)) {
                     (Stickiness::Persistent, session) => {
                         let named = session.and_then(from_hex).map_or(Belongs::Anywhere, Belongs::To);
-                        Self { belongs: named, fresh: None }
+                        Self { belongs: named, fresh: None, times }
                     }
                     (Stickiness::Balanced, Some(session)) => {
                         // Sessions that began at ingress-nginx go on: any text is one.
                         let hash = from_hex(session).unwrap_or_else(|| hash_of(session));
-                        Self { belongs: Belongs::By(hash), fresh: None }
+                        Self { belongs: Belongs::By(hash), ..Self::default() }
                     }
                     (Stickiness::Balanced, None) if cookie.begins == SessionStart::Elsewhere => {
                         Self::default()
                     }
                     (Stickiness::Balanced, None) => {
                         let key = random();
-                        Self { belongs: Belongs::By(key), fresh: Some(key) }
+                        Self { belongs: Belongs::By(key), fresh: Some(key), ..Self::default() }
                     }
                 }
             }
@@ -102,34 +108,41 @@ impl Session {
         match key {
             Some(key @ SessionKey::Hash(hash)) if hash.parts.contains(&SessionPart::Address) => {
                 let request = Head::new();
-                let asked = Asked { request: &request, host: "", target: b"", query: b"", path: b"", client };
+                let asked =
+                    Asked { request: &request, host: "", target: b"", query: b"", path: b"", client, now: 0 };
                 Self::of(key, &asked, || 0).belongs
             }
             _ => Belongs::Anywhere,
         }
     }
 
-    /// What the answer's cookie says, where it has one. `keys` are those of all endpoints, `index` is who answered.
+    /// What the answer's token says, where it has one. `keys` are those of all endpoints, `index` is who answered, `now` counts for
+    /// sessions that do not last for ever.
     pub fn told(
         self,
         cookie: &SessionCookie,
         keys: &[u64],
         index: usize,
+        now: i64,
         random: impl FnOnce() -> u64,
-    ) -> Option<u64> {
+    ) -> Option<Issued> {
         if cookie.begins == SessionStart::Elsewhere {
             return None;
         }
         let answered = *keys.get(index)?;
         let moves = cookie.on_failure == StickyFailure::Moves;
+        let begins = |key| Issued { key, began: now };
         match (cookie.stickiness, self.belongs) {
-            (Stickiness::Persistent, Belongs::To(key)) if key == answered => None,
-            (Stickiness::Persistent, Belongs::To(key)) if keys.contains(&key) && !moves => None,
-            (Stickiness::Persistent, _) => Some(answered),
-            (Stickiness::Balanced, Belongs::By(hash)) if moves && heaviest(keys, hash) != Some(index) => {
-                Some(session_at(answered, random()))
+            (Stickiness::Persistent, Belongs::To(key)) if key == answered => {
+                let is_seen = cookie.lifetime.idle.is_some() && self.times.seen != now;
+                is_seen.then_some(Issued { key, began: self.times.began })
             }
-            (Stickiness::Balanced, _) => self.fresh,
+            (Stickiness::Persistent, Belongs::To(key)) if keys.contains(&key) && !moves => None,
+            (Stickiness::Persistent, _) => Some(begins(answered)),
+            (Stickiness::Balanced, Belongs::By(hash)) if moves && heaviest(keys, hash) != Some(index) => {
+                Some(begins(session_at(answered, random())))
+            }
+            (Stickiness::Balanced, _) => self.fresh.map(begins),
         }
     }
 }
@@ -193,20 +206,23 @@ fn heaviest(keys: &[u64], hash: u64) -> Option<usize> {
 pub fn set_cookie(
     into: &mut Vec<u8>,
     cookie: &SessionCookie,
-    key: u64,
+    issued: Issued,
+    now: i64,
     path: &str,
     is_tls: bool,
     user_agent: Option<&[u8]>,
 ) {
+    into.extend_from_slice(cookie.name.as_bytes());
+    into.push(b'=');
+    issued.write(into, cookie, now);
     let mut add =
         |attribute: std::fmt::Arguments<'_>| into.write_fmt(attribute).expect("memory takes every write");
-    add(format_args!("{}={key:016x}{DELIMITER}{}", cookie.name, cookie.backend));
     if let Some(seconds) = cookie.expires {
         let now = Timestamp::now().as_second();
         let when = Timestamp::from_second(now.saturating_add(seconds)).unwrap_or(Timestamp::MAX);
         add(format_args!("; Expires={}", when.to_zoned(TimeZone::UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")));
     }
-    if let Some(seconds) = cookie.max_age {
+    if let Some(seconds) = issued.max_age(cookie, now) {
         add(format_args!("; Max-Age={seconds}"));
     }
     if let Some(domain) = &cookie.domain {
@@ -233,11 +249,6 @@ fn takes_none_for_strict(user_agent: &[u8]) -> bool {
     let has = |words: &str| user_agent.windows(words.len()).any(|window| window == words.as_bytes());
     ["Chrome/4", "Chrome/5", "Chrome/6", "CPU iPhone OS 12", "iPad; CPU OS 12"].into_iter().any(has)
         || (["Macintosh", "Intel Mac OS X 10_14", "Safari"].into_iter().all(has) && !has("Chrome"))
-}
-
-fn before_delimiter(value: &[u8]) -> &[u8] {
-    let end = memchr::memchr(DELIMITER as u8, value);
-    &value[..end.unwrap_or(value.len())]
 }
 
 fn from_hex(text: &[u8]) -> Option<u64> {
@@ -337,7 +348,8 @@ mod tests {
         };
         let by_address = key(&[SessionPart::Address]);
         let request = Head::new();
-        let asked = Asked { request: &request, host: "a", target: b"/", query: b"", path: b"/", client };
+        let asked =
+            Asked { request: &request, host: "a", target: b"/", query: b"", path: b"/", client, now: 0 };
         assert_eq!(
             Session::of_address(Some(&by_address), client),
             Session::of(&by_address, &asked, || 0).belongs

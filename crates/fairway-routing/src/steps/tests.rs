@@ -92,6 +92,7 @@ fn cookies_of_whoever_was_asked_come_before_what_is_said_about_all_answers() {
         cookies: AuthCookies::Always,
         timeouts: Timeouts::default(),
         kept: None,
+        filter: None,
     };
     let phases = Phases {
         guards: vec![Guard::ExternalAuth(Box::new(auth))],

@@ -8,8 +8,8 @@ use fairway_model::{
     CodingRule, Compression, Condition, CredentialLocation, Decision, Deny, EndpointHop, Extension,
     ExternalAuth, FieldMatch, FieldTemplate, GrpcAuth, Guard, HeaderEdit, HopConnection, HopVersion,
     Http2Settings, JwtAuth, JwtIssuer, JwtKeys, Manner, Match, OidcAuth, PathMatch, PathRewrite, Policy,
-    Propagation, ReceivedEdit, RedirectTarget, RequestEdit, SampleRatio, SessionHash, SessionKey,
-    SessionStart, Step, SubjectName, TextMatch, Tracing, UpstreamVerification,
+    Propagation, ReceivedEdit, RedirectTarget, RequestEdit, SampleRatio, SessionCarrier, SessionCookie,
+    SessionHash, SessionKey, SessionStart, Step, SubjectName, TextMatch, Tracing, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -89,6 +89,7 @@ pub(super) fn step(it: Step<'_>) -> String {
         Step::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
         Step::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
         Step::Buffering(it) => buffering(it),
+        Step::Sticky(it) => format!("requests of a session stay with its backend{}", carrier(&it.session)),
         Step::Fallback(it) => format!("{} serves while there are no endpoints", it.backend),
         Step::Mirror(it) => {
             format!("{} of {} requests are copied to {}", it.numerator, it.denominator, it.backend)
@@ -431,11 +432,19 @@ pub(super) fn balancing(it: Balancing) -> &'static str {
 pub(super) fn session(it: &SessionKey) -> String {
     match it {
         SessionKey::Cookie(cookie) => match cookie.begins {
-            SessionStart::Here => format!(", sessions by cookie {}", cookie.name),
-            SessionStart::Elsewhere => format!(", sessions by cookie {}, which is not set here", cookie.name),
+            SessionStart::Here => format!(", sessions{}", carrier(cookie)),
+            SessionStart::Elsewhere => format!(", sessions{}, which is not set here", carrier(cookie)),
         },
         SessionKey::Hash(SessionHash { spread: None, .. }) => ", one endpoint per hash".to_owned(),
         SessionKey::Hash(SessionHash { spread: Some(count), .. }) => format!(", {count} endpoints per hash"),
+    }
+}
+
+/// What carries the token of a session.
+fn carrier(of: &SessionCookie) -> String {
+    match of.carrier {
+        SessionCarrier::Cookie => format!(" by cookie {}", of.name),
+        SessionCarrier::Header => format!(" by header {}", of.name),
     }
 }
 

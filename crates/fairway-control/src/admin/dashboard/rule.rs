@@ -227,6 +227,7 @@ fn phase(step: &Step<'_>) -> &'static str {
         | Step::GrpcWeb
         | Step::RetryStatuses(_)
         | Step::Buffering(_)
+        | Step::Sticky(_)
         | Step::Fallback(_)
         | Step::Mirror(_) => "forwarding",
         Step::Received(_) | Step::Pages(_) | Step::Answer(_) | Step::Compression(_) => "response",

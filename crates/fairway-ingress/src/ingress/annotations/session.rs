@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use fairway_model::{SameSite, SecureCookie, SessionCookie, SessionStart, Stickiness, StickyFailure};
+use fairway_model::{
+    SameSite, SecureCookie, SessionCarrier, SessionCookie, SessionLifetime, SessionStart, Stickiness,
+    StickyFailure,
+};
 
 use crate::ingress::annotations::family::{Family, Known, done};
 use crate::ingress::reader::Reader;
@@ -65,6 +68,8 @@ fn cookie(reader: &mut Reader<'_>) -> Option<SessionCookie> {
             false => StickyFailure::Returns,
         },
         begins: SessionStart::Here,
+        carrier: SessionCarrier::Cookie,
+        lifetime: SessionLifetime::default(),
     })
 }
 
