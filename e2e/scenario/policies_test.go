@@ -84,8 +84,8 @@ func (s *stage) policyKinds() map[string]policyKind {
 			kinds[kind.name] = kind
 		}
 	}
-	if len(kinds) != 3 {
-		s.Fatalf("%s has the kinds %v, not three", folder, kinds)
+	if len(kinds) != 5 {
+		s.Fatalf("%s has the kinds %v, not five", folder, kinds)
 	}
 	return kinds
 }

@@ -41,7 +41,7 @@
     - backendtlspolicies
   verbs: [get, list, watch]
 - apiGroups: [fairway.dev]
-  resources: [clienttrafficpolicies, backendtrafficpolicies, securitypolicies, extensionpolicies]
+  resources: [clienttrafficpolicies, backendtrafficpolicies, securitypolicies, extensionpolicies, httproutefilters]
   verbs: [get, list, watch]
 {{- if .Values.status.enabled }}
 - apiGroups: [gateway.networking.k8s.io]

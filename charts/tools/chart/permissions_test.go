@@ -151,6 +151,7 @@ func gateways(namespace string) []string {
 		kind = namespace + " fairway.dev/" + kind
 		found = append(found, kind+" get list watch", kind+"/status update patch")
 	}
+	found = append(found, namespace+" fairway.dev/httproutefilters get list watch")
 	return found
 }
 

@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::ServicePort;
 
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
-use crate::policies::backends::BackendUse;
+use crate::policies::backends::{BackendUse, Pages};
 use crate::policy::{Asked, OwnPolicy};
 use crate::tls_policy::Verified;
 
@@ -77,6 +77,9 @@ pub(crate) type PolicyOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<Po
 /// The BackendTrafficPolicy for a port of a Service, by its name, and what it says.
 pub(crate) type UseOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<(ObjectKey, BackendUse)>;
 
+/// Which responses another Service makes, and the policy that says so.
+pub(crate) type PagesOfPolicy = (ObjectRef, Arc<Pages>);
+
 /// The SecurityPolicies that hold at a rule, by its name; `None` where they cannot all be served.
 pub(crate) type GuardsOf<'a> = &'a dyn Fn(Option<&str>) -> Option<Vec<Arc<OwnPolicy>>>;
 
@@ -105,10 +108,14 @@ pub(crate) struct References {
     backends: Vec<BackendRef>,
     /// How bodies are handled of those backends for which that is not as usual.
     bodies: Vec<(BackendKey, Arc<BodyHandling>)>,
+    /// Which responses of backends another Service makes, with the policy that says so.
+    pages: Vec<(BackendKey, PagesOfPolicy)>,
     /// The Services that it names, whether they exist or not, each once.
     pub(crate) services: Vec<ObjectKey>,
     /// The InferencePools that it names, whether they exist or not, each once.
     pub(crate) pools: Vec<ObjectKey>,
+    /// The HTTPRouteFilters that it names, whether they exist or not, each once.
+    pub(crate) filters: Vec<ObjectKey>,
 }
 
 impl References {
@@ -135,6 +142,19 @@ impl References {
         }
     }
 
+    /// Which responses of the backend of that key another Service makes.
+    pub(crate) fn pages(&self, key: &BackendKey) -> Option<&PagesOfPolicy> {
+        self.pages.iter().find(|(it, _)| it == key).map(|(_, pages)| pages)
+    }
+
+    fn add_pages(&mut self, key: &BackendKey, policy: &ObjectKey, pages: Arc<Pages>) {
+        if self.pages(key).is_none() {
+            self.pages.reserve_exact(1);
+            let policy = ObjectRef::new(Kind::BackendTrafficPolicy, policy.clone());
+            self.pages.push((key.clone(), (policy, pages)));
+        }
+    }
+
     pub(crate) fn add_backend(&mut self, backend: BackendRef) {
         match self.backends.binary_search_by(|it| it.key.cmp(&backend.key)) {
             Ok(at) => self.backends[at] = backend,
@@ -157,6 +177,10 @@ impl References {
 
     pub(crate) fn add_pool(&mut self, pool: &ObjectKey) {
         add(&mut self.pools, pool);
+    }
+
+    pub(crate) fn add_filter(&mut self, filter: &ObjectKey) {
+        add(&mut self.filters, filter);
     }
 }
 
@@ -249,11 +273,12 @@ impl<'a> Resolver<'a> {
                 let balance = Balance { balancing: Balancing::PeakEwma, cookie, ..Balance::default() };
                 BackendRef::new(service.clone(), port.into(), &transport, &balance)
             }
-            Some((policy, BackendUse { balance, traffic, bodies })) => {
+            Some((policy, BackendUse { balance, traffic, bodies, pages })) => {
                 let balance = Balance { cookie: session.cloned().or(balance.cookie), ..balance };
                 let backend = BackendRef::new(service.clone(), port.into(), &transport, &balance);
                 let backend = backend.used(&policy, traffic);
                 bodies.into_iter().for_each(|bodies| found.add_bodies(&backend.key, bodies));
+                pages.into_iter().for_each(|pages| found.add_pages(&backend.key, &policy, pages));
                 backend
             }
         };

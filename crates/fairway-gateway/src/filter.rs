@@ -10,18 +10,49 @@ use fairway_model::{
 use fairway_objects::gateway_api::{
     Fraction, GrpcRouteFilter, HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpPathModifier,
     HttpRequestMirrorFilter, HttpRequestRedirectFilter, HttpRouteFilter, HttpUrlRewriteFilter,
+    LocalObjectReference,
 };
 
 use crate::backend::Reference;
 use crate::condition::Fault;
+use crate::http_route_filter::{RuleFilter, is_filter};
 
 /// The largest body of a request that is copied.
 const COPIED_BODY: u64 = 1 << 20;
 /// How long browsers may remember the answer to a preflight (Gateway API `HTTPCORSFilter.maxAge`).
 const MAX_AGE: u32 = 5;
 
+/// Why filters cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// They are wrong themselves.
+    Invalid(Fault),
+    /// The filter that a reference names does not exist, or cannot be used.
+    Unresolved(Fault),
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self::Invalid(fault)
+    }
+}
+
+impl Refusal {
+    /// What is wrong.
+    pub(crate) fn fault(&self) -> &Fault {
+        match self {
+            Self::Invalid(fault) | Self::Unresolved(fault) => fault,
+        }
+    }
+}
+
+/// An HTTPRouteFilter by its name, or why it cannot be used.
+pub(crate) type FilterOf<'a> = &'a mut dyn FnMut(&str) -> Result<RuleFilter, Fault>;
+
 /// What filters are read with.
 pub(crate) struct Reader<'a> {
+    /// The HTTPRouteFilters of the route's namespace; `None` where none may be named.
+    pub(crate) named: Option<FilterOf<'a>>,
     /// The backend of a mirror; `None` where the reference leads nowhere.
     pub(crate) mirror: &'a mut dyn FnMut(Reference<'_>) -> Option<BackendKey>,
     /// Whether all matches of the rule have a prefix that can be replaced.
@@ -36,6 +67,7 @@ struct Common<'a> {
     mirror: Option<&'a HttpRequestMirrorFilter>,
 }
 
+const EXTENSION: &str = "ExtensionRef";
 /// The type of the filter that asks another service.
 pub(crate) const EXTERNAL_AUTH: &str = "ExternalAuth";
 
@@ -48,7 +80,16 @@ impl Common<'_> {
 
 impl Reader<'_> {
     /// Those of an HTTPRoute.
-    pub(crate) fn http(&mut self, filters: &[HttpRouteFilter]) -> Result<RouteFilters, Fault> {
+    pub(crate) fn http(&mut self, filters: &[HttpRouteFilter]) -> Result<RouteFilters, Refusal> {
+        let mut made = self.http_alone(filters)?;
+        for filter in filters.iter().filter(|filter| filter.type_ == EXTENSION) {
+            self.named(filter.extension_ref.as_ref())?.add_to(&mut made)?;
+        }
+        Ok(made)
+    }
+
+    /// Those of an HTTPRoute that refer to no other object.
+    fn http_alone(&mut self, filters: &[HttpRouteFilter]) -> Result<RouteFilters, Fault> {
         let count = |kind: &str| filters.iter().filter(|filter| filter.type_ == kind).count();
         if count("RequestRedirect") > 0 && count("URLRewrite") > 0 {
             let problem = "RequestRedirect and URLRewrite exclude each other in a rule";
@@ -61,10 +102,23 @@ impl Reader<'_> {
             }
         }
         let mut made = RouteFilters::default();
-        for filter in filters {
+        for filter in filters.iter().filter(|filter| filter.type_ != EXTENSION) {
             self.add_http(filter, &mut made)?;
         }
         Ok(made)
+    }
+
+    /// The filter that an `extensionRef` names.
+    fn named(&mut self, reference: Option<&LocalObjectReference>) -> Result<RuleFilter, Refusal> {
+        match (reference, &mut self.named) {
+            (Some(reference), Some(named)) if is_filter(reference) => {
+                named(&reference.name).map_err(Refusal::Unresolved)
+            }
+            (Some(reference), None) if is_filter(reference) => {
+                Err(unsupported("a filter of a backend has no HTTPRouteFilter".to_owned()).into())
+            }
+            _ => Err(unsupported(format!("the filter {EXTENSION} is not supported")).into()),
+        }
     }
 
     fn add_http(&mut self, filter: &HttpRouteFilter, made: &mut RouteFilters) -> Result<(), Fault> {
@@ -89,9 +143,13 @@ impl Reader<'_> {
     }
 
     /// Those of a GRPCRoute.
-    pub(crate) fn grpc(&mut self, filters: &[GrpcRouteFilter]) -> Result<RouteFilters, Fault> {
+    pub(crate) fn grpc(&mut self, filters: &[GrpcRouteFilter]) -> Result<RouteFilters, Refusal> {
         let mut made = RouteFilters::default();
         for filter in filters {
+            if filter.type_ == EXTENSION {
+                self.named(filter.extension_ref.as_ref())?.add_to_calls(&mut made)?;
+                continue;
+            }
             let common = Common {
                 kind: &filter.type_,
                 request: filter.request_header_modifier.as_ref(),
@@ -270,7 +328,9 @@ mod tests {
     use super::*;
 
     fn read(filters: &[HttpRouteFilter], prefixes: bool) -> Result<RouteFilters, Fault> {
-        Reader { mirror: &mut |_| Some("shop/copy:80".into()), prefixes }.http(filters)
+        let read =
+            Reader { named: None, mirror: &mut |_| Some("shop/copy:80".into()), prefixes }.http(filters);
+        read.map_err(|refusal| refusal.fault().clone())
     }
 
     fn rewrite(kind: &str) -> HttpRouteFilter {
@@ -388,7 +448,8 @@ mod tests {
             (mirror(Some((5, None)), None), Some((5, 100))),
             (mirror(Some((1, Some(0))), None), None),
         ] {
-            let mut reader = Reader { mirror: &mut |_| Some("shop/copy:80".into()), prefixes: true };
+            let mirror = &mut |_: Reference<'_>| Some("shop/copy:80".into());
+            let mut reader = Reader { named: None, mirror, prefixes: true };
             let found = match reader.mirror(&of) {
                 Ok(Some(it)) => Some((it.numerator, it.denominator)),
                 _ => None,

@@ -33,6 +33,7 @@ mod gateway_status;
 mod grant;
 mod guards;
 mod hostname;
+mod http_route_filter;
 mod listener;
 mod listening;
 mod matches;

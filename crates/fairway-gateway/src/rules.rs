@@ -1,21 +1,26 @@
 //! The rules of a route as those of the model, one by one: what of a rule cannot be served closes or drops it, and
 //! no other. Owns what is said about that; the kinds of routes have files of their own in `route`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, BackendKey, BodyHandling, Extension, Forwarding, Guard, Match, Origin,
-    PathMatch, Phases, Policy, RouteFilters, Rule, RuleLabels, SessionCookie, StickyShares, WeightedBackend,
-    smaller_limit,
+    Action, Answer, AnswerReason, BackendKey, BodyHandling, ErrorPages, Extension, Forwarding, Guard, Match,
+    Origin, PathMatch, Phases, Policy, RouteFilters, Rule, RuleLabels, SessionCookie, StickyShares,
+    WeightedBackend, smaller_limit,
 };
 use fairway_objects::backend::BackendRef;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::object::ObjectRef;
+use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_pattern::budget::Account;
 
 use crate::backend::{Reference, References, Resolver, Speaks};
 use crate::condition::Fault;
+use crate::filter::Refusal;
+use crate::http_route_filter::RuleFilter;
+use crate::policies::Wrong;
 use crate::policies::security;
+use crate::policy::Asked;
 use crate::pool::{self, PickedBackend};
 
 /// What becomes of a rule that cannot be served as it was written, in a route that is served.
@@ -49,7 +54,7 @@ pub(crate) struct Draft<'r> {
     pub(crate) index: usize,
     pub(crate) name: Option<&'r str>,
     pub(crate) matches: Vec<Result<Match, Fault>>,
-    pub(crate) filters: Result<RouteFilters, Fault>,
+    pub(crate) filters: Result<RouteFilters, Refusal>,
     /// What its filters ask others about requests; `None` keeps the rule closed.
     pub(crate) guards: Option<Vec<Guard>>,
     /// Statuses after which another endpoint is asked.
@@ -67,11 +72,19 @@ pub(crate) struct Builder<'a> {
     pub(crate) place: &'a dyn Fn(&str) -> Origin,
     pub(crate) account: Account,
     pub(crate) rules: Rules,
+    /// The HTTPRouteFilters that the rules name, as they were read.
+    filters: BTreeMap<ObjectKey, Result<RuleFilter, Fault>>,
 }
 
 impl<'a> Builder<'a> {
     pub(crate) fn new(resolver: Resolver<'a>, place: &'a dyn Fn(&str) -> Origin) -> Self {
-        Self { resolver, place, account: Account::default(), rules: Rules::default() }
+        Self {
+            resolver,
+            place,
+            account: Account::default(),
+            rules: Rules::default(),
+            filters: BTreeMap::new(),
+        }
     }
 
     /// The share of the backend at field `at` of a rule; one whose reference leads nowhere keeps its share, and answers 500.
@@ -81,7 +94,7 @@ impl<'a> Builder<'a> {
         at: &str,
         reference: Reference<'_>,
         weight: Option<i32>,
-        filters: Result<RouteFilters, Fault>,
+        filters: Result<RouteFilters, Refusal>,
         session: Option<&Arc<SessionCookie>>,
     ) -> WeightedBackend {
         let weight = u32::try_from(weight.unwrap_or(1)).unwrap_or_default();
@@ -99,9 +112,9 @@ impl<'a> Builder<'a> {
                 let filters = (filters != RouteFilters::default()).then(|| Box::new(filters));
                 WeightedBackend { filters, ..WeightedBackend::new(backend, weight) }
             }
-            (Ok(PickedBackend { backend, .. }), Err(fault)) => {
-                self.report(&format!("{at}.filters"), &fault, BACKEND_ANSWERED_500);
-                self.rules.invalid.push((rule, fault));
+            (Ok(PickedBackend { backend, .. }), Err(refusal)) => {
+                self.report(&format!("{at}.filters"), refusal.fault(), BACKEND_ANSWERED_500);
+                self.rules.invalid.push((rule, refusal.fault().clone()));
                 WeightedBackend::invalid(backend, weight)
             }
             (Err((backend, fault)), _) => {
@@ -154,6 +167,25 @@ impl<'a> Builder<'a> {
         self.rules.invalid.push((index, fault));
     }
 
+    /// The HTTPRouteFilter of that name in the namespace of the route; what many rules name is read once.
+    pub(crate) fn filter(&mut self, name: &str) -> Result<RuleFilter, Fault> {
+        let key = ObjectKey { namespace: self.resolver.route.key.namespace.clone(), name: name.into() };
+        if let Some(read) = self.filters.get(&key) {
+            return read.clone();
+        }
+        self.rules.found.add_filter(&key);
+        let kind = Kind::RouteFilter.name();
+        let read = match self.resolver.inputs.resources.gateway.filters.get(&key) {
+            None => Err(Fault::new("FilterNotFound", format!("{kind} {key} does not exist"))),
+            Some(filter) => RuleFilter::read(&key, &filter.object.spec, &mut self.account).map_err(|wrong| {
+                let Wrong { field, problem } = wrong;
+                Fault::new("InvalidFilter", format!("{kind} {key} cannot be used: {field}: {problem}"))
+            }),
+        };
+        self.filters.insert(key, read.clone());
+        read
+    }
+
     fn unresolved(&mut self, at: &str, fault: Fault, consequence: &str) {
         let found = Diagnostic::new(Severity::Error, "route-reference", (self.place)(at));
         self.rules.diagnostics.push(found.because(fault.message.clone(), consequence));
@@ -188,8 +220,15 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        let closed = draft.filters.as_ref().err().or(draft.policy.as_ref().err()).cloned();
-        if let Some(fault) = closed {
+        let closed = match &draft.filters {
+            Err(Refusal::Unresolved(fault)) => {
+                self.unresolved(&format!("{at}.filters"), fault.clone(), ANSWERED_500);
+                draft.policy.as_ref().err()
+            }
+            Err(Refusal::Invalid(fault)) => Some(fault),
+            Ok(_) => draft.policy.as_ref().err(),
+        };
+        if let Some(fault) = closed.cloned() {
             self.report(&at, &fault, ANSWERED_500);
             self.rules.invalid.push((draft.index, fault));
         }
@@ -204,6 +243,7 @@ impl<'a> Builder<'a> {
         }
         let labels = self.labels(&matches, &draft.shares);
         let bodies = self.bodies(&mut draft.shares, draft.session.is_some());
+        let pages = self.pages(&at, &mut draft.shares);
         let (phases, policy, action) = match (draft.filters, draft.policy, self.protection(draft.name)) {
             (Ok(filters), Ok(policy), Ok(mut protection)) if !is_closed => {
                 protection.guards.extend(draft.guards.into_iter().flatten());
@@ -214,6 +254,7 @@ impl<'a> Builder<'a> {
                 phases.add(compression.map(Phases::from).unwrap_or_default());
                 let sticky = draft.session.and_then(|session| self.sticky(session, &draft.shares));
                 phases.add(Forwarding { sticky, ..Forwarding::default() });
+                phases.answers.pages = pages.map(Box::new);
                 // The last one: what it picks, no other may change.
                 phases.extensions.extend(only_pickers(&mut draft.shares));
                 let policy = Policy { max_body: smaller_limit(policy.max_body, max_request), ..policy };
@@ -249,6 +290,54 @@ impl<'a> Builder<'a> {
         };
         let tags = shares.iter().map(tag).collect();
         (shares.len() > 1).then(|| Arc::new(StickyShares { session, tags }))
+    }
+
+    /// Which responses of a rule another Service makes. Where its shares differ in that, each share keeps its own.
+    fn pages(&mut self, at: &str, shares: &mut [WeightedBackend]) -> Option<ErrorPages> {
+        if shares.iter().all(|share| self.rules.found.pages(&share.backend).is_none()) {
+            return None;
+        }
+        let is_used = |share: &WeightedBackend| {
+            share.weight > 0 && share.reference == fairway_model::Reference::Resolved
+        };
+        let of = shares.iter().map(|share| is_used(share).then(|| self.pages_of(at, &share.backend)));
+        let of: Vec<Option<Option<ErrorPages>>> = of.collect();
+        let first = of.iter().flatten().next()?.clone();
+        if of.iter().flatten().all(|it| *it == first) {
+            return first;
+        }
+        for (share, pages) in shares.iter_mut().zip(of) {
+            if let Some(pages) = pages.flatten() {
+                share.filters.get_or_insert_default().pages = Some(Box::new(pages));
+            }
+        }
+        None
+    }
+
+    fn pages_of(&mut self, at: &str, backend: &BackendKey) -> Option<ErrorPages> {
+        let (policy, pages) = self.rules.found.pages(backend)?.clone();
+        let of = self.rules.found.backend(backend)?;
+        let labels = RuleLabels {
+            namespace: self.resolver.route.key.namespace.clone(),
+            ingress: self.resolver.route.key.name.clone(),
+            service: of.service.name.clone(),
+            service_port: of.port.clone(),
+            path: Arc::default(),
+        };
+        let asks = Asked { field: String::new(), service: pages.service.clone(), is_grpc: false };
+        match self.resolver.asked(&policy, &asks, &mut self.rules.found) {
+            Ok(backend) => {
+                let (statuses, fields) = (pages.statuses.clone(), labels.fields_for_pages());
+                Some(ErrorPages { statuses, backend: Some(backend), fields })
+            }
+            Err(fault) => {
+                let (kind, key) = (policy.kind.name(), &policy.key);
+                let problem = format!("{kind} {key} spec.errorPages: {}", fault.message);
+                let found = Diagnostic::new(Severity::Warning, "error-pages", (self.place)(at));
+                self.rules.diagnostics.push(found.because(problem, "its error responses stay as they are"));
+                None
+            }
+        }
     }
 
     /// What the policies do that protect a rule, by its name, and the services that see its requests; or what closes it where one of

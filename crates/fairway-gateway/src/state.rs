@@ -66,8 +66,8 @@ pub(crate) struct Policies {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
     pub(crate) by_key: OrdMap<ObjectRef, Arc<RouteMemo>>,
-    /// The routes that name a parent, whether it exists or not.
-    pub(crate) by_parent: Users<ObjectRef, ObjectRef>,
+    /// The routes that name a parent or an HTTPRouteFilter, whether it exists or not.
+    pub(crate) by_named: Users<ObjectRef, ObjectRef>,
     /// The routes that name a Service, whether it exists or not.
     pub(crate) by_service: Users<ObjectKey, ObjectRef>,
     /// The routes that name an InferencePool, whether it exists or not.
@@ -121,7 +121,7 @@ pub(crate) struct Contribution {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RouteMemo {
     pub(crate) age: Aged,
-    /// The objects that it names as its parents, each once.
+    /// The objects that it names as its parents, and the HTTPRouteFilters that its rules name, each once.
     pub(crate) named: Box<[ObjectRef]>,
     /// The Services that it names, each once.
     pub(crate) services: Box<[ObjectKey]>,

@@ -128,6 +128,7 @@ impl Gateways {
                 work.statuses.insert(object.clone());
                 work.routes.read.extend(self.routes.by_pool.of(key).cloned());
             }
+            Kind::RouteFilter => work.routes.read.extend(self.routes.by_named.of(object).cloned()),
             Kind::ReferenceGrant => self.mark_foreign(&key.namespace, work),
             Kind::Namespace => self.mark_namespace(resources, &key.name, work),
             Kind::Placement => drop(work.places.insert(key.clone())),

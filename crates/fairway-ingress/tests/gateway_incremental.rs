@@ -171,9 +171,14 @@ fn route() -> impl Strategy<Value = Value> {
     let kind = prop::sample::select(kinds);
     let path = prop::sample::select(vec!["/", "/a", "/("]);
     let parents = prop::collection::vec(parent(), 0..3);
-    (0..3_u32, kind, namespace(), parents, host(), backend(), path).prop_map(
-        |(at, kind, namespace, parents, host, backend, path)| {
+    let filter = prop::sample::select(vec![None, None, Some("f0"), Some("f1")]);
+    (0..3_u32, kind, namespace(), parents, host(), backend(), (path, filter)).prop_map(
+        |(at, kind, namespace, parents, host, backend, (path, filter))| {
             let mut rule = json!({"backendRefs": [backend]});
+            if let Some(name) = filter.filter(|_| matches!(kind, "HTTPRoute" | "GRPCRoute")) {
+                let of = json!({"group": "fairway.dev", "kind": "HTTPRouteFilter", "name": name});
+                rule["filters"] = json!([{"type": "ExtensionRef", "extensionRef": of}]);
+            }
             if kind == "HTTPRoute" {
                 let kind = if path == "/(" { "RegularExpression" } else { "PathPrefix" };
                 rule["matches"] = json!([{"path": {"type": kind, "value": path}}]);
@@ -186,6 +191,19 @@ fn route() -> impl Strategy<Value = Value> {
             json!({"apiVersion": GROUP, "kind": kind, "metadata": metadata, "spec": spec})
         },
     )
+}
+
+/// A filter that is for both kinds of routes, for one, or for none.
+fn filter() -> impl Strategy<Value = Value> {
+    let specs = prop::sample::select(vec![
+        json!({"responseHeaders": {"set": [{"name": "X-A", "value": "{request.id}"}]}}),
+        json!({"directResponse": {"body": "a"}}),
+        json!({"requestHeaders": {"set": [{"name": "X-A", "value": "{request.body}"}]}}),
+    ]);
+    (0..2_u32, namespace(), specs).prop_map(|(at, namespace, spec)| {
+        let metadata = metadata(namespace, &format!("f{at}"), at);
+        json!({"apiVersion": "fairway.dev/v1alpha1", "kind": "HTTPRouteFilter", "metadata": metadata, "spec": spec})
+    })
 }
 
 /// An InferencePool whose picker is a Service that may be there, or a Pod that may be one of it.
@@ -361,6 +379,7 @@ fn removal() -> impl Strategy<Value = Edit> {
         (Kind::Service, "v"),
         (Kind::BackendTlsPolicy, "p"),
         (Kind::InferencePool, "i"),
+        (Kind::RouteFilter, "f"),
         (Kind::Pod, "i"),
         (Kind::ClientTrafficPolicy, "q"),
         (Kind::BackendTrafficPolicy, "q"),
@@ -377,6 +396,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         3 => (gateway(), 0..3_u32).prop_map(|(value, status)| Edit::Set(with_status(value, status))),
         3 => (set(), 0..3_u32).prop_map(|(value, status)| Edit::Set(with_status(value, status))),
         5 => route().prop_map(Edit::Set),
+        2 => filter().prop_map(Edit::Set),
         3 => other().prop_map(Edit::Set),
         3 => policy().prop_map(Edit::Set),
         2 => removal(),

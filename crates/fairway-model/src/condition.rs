@@ -71,6 +71,13 @@ pub enum Content {
     Empty,
     /// This text, which is of this type.
     Text(Template, Arc<str>),
+    /// This text of this type, whatever the path ends in.
+    Fixed {
+        /// The body.
+        body: Arc<str>,
+        /// `Content-Type`; `None` sends none.
+        media_type: Option<Arc<str>>,
+    },
     /// `Location`. One that begins with `/` gets the scheme and the host of the request.
     Location(Template),
     /// The same, of which nginx unescapes what stands before the query (`rewrite`).

@@ -39,6 +39,7 @@ mod place;
 mod policy;
 pub mod redaction;
 mod redirect;
+pub mod request_parts;
 mod route;
 mod settings;
 mod stream;

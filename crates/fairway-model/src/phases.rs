@@ -11,7 +11,7 @@ use crate::answer::{AnswerRate, ErrorPages};
 use crate::backend::{BackendKey, StickyShares};
 use crate::buffering::Buffering;
 use crate::compression::Compression;
-use crate::condition::ChosenFields;
+use crate::condition::{ChosenFields, Respond};
 use crate::cors::Cors;
 use crate::default::is_default;
 use crate::edit::{AnswerEdit, HeaderEdit, PathRewrite, ReceivedEdit, RequestEdit};
@@ -126,30 +126,55 @@ pub struct RouteFilters {
     /// Answers every request.
     #[serde(skip_serializing_if = "is_default")]
     pub redirect: Option<Redirect>,
+    /// Answers every request.
+    #[serde(skip_serializing_if = "is_default")]
+    pub respond: Option<Arc<Respond>>,
     /// Done to the heads of requests, in order.
     #[serde(skip_serializing_if = "is_default")]
     pub request: Vec<RequestEdit>,
     /// As [`Forwarding::path`].
     #[serde(skip_serializing_if = "is_default")]
     pub path: Option<PathRewrite>,
+    /// As [`Forwarding::chosen`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub fields: Vec<Arc<ChosenFields>>,
     /// As [`Forwarding::mirrors`].
     #[serde(skip_serializing_if = "is_default")]
     pub mirrors: Vec<Mirror>,
     /// Changes the headers of every answer, in order, behind the fields of CORS.
     #[serde(skip_serializing_if = "is_default")]
     pub answer: Vec<HeaderEdit>,
+    /// Sets and adds fields of every answer, in order, behind those changes.
+    #[serde(skip_serializing_if = "is_default")]
+    pub answer_fields: Vec<Arc<ChosenFields>>,
     /// As [`Phases::extensions`].
     #[serde(skip_serializing_if = "is_default")]
     pub extensions: Vec<Arc<Extension>>,
+    /// As [`Answers::pages`]; of a share, in place of what the rule says.
+    #[serde(skip_serializing_if = "is_default")]
+    pub pages: Option<Box<ErrorPages>>,
 }
 
 impl From<RouteFilters> for Phases {
     fn from(filters: RouteFilters) -> Self {
-        let RouteFilters { cors, redirect, request, path, mirrors, answer, extensions } = filters;
-        let preflight = cors.clone().map(Guard::Preflight);
-        let forwarding = Forwarding { path, mirrors, ..Forwarding::default() };
+        let RouteFilters {
+            cors,
+            redirect,
+            respond,
+            request,
+            path,
+            fields,
+            mirrors,
+            answer,
+            answer_fields,
+            extensions,
+            pages,
+        } = filters;
+        let answering =
+            [cors.clone().map(Guard::Preflight), redirect.map(Guard::Redirect), respond.map(Guard::Respond)];
+        let forwarding = Forwarding { path, chosen: fields, mirrors, ..Forwarding::default() };
         Self {
-            guards: preflight.into_iter().chain(redirect.map(Guard::Redirect)).collect(),
+            guards: answering.into_iter().flatten().collect(),
             request,
             extensions,
             forwarding: forwarding.kept(),
@@ -158,7 +183,9 @@ impl From<RouteFilters> for Phases {
                     .map(AnswerEdit::Cors)
                     .into_iter()
                     .chain(answer.into_iter().map(AnswerEdit::Headers))
+                    .chain(answer_fields.into_iter().map(AnswerEdit::Chosen))
                     .collect(),
+                pages,
                 ..Answers::default()
             },
             ..Self::default()

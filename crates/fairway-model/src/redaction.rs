@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::authentication::ExternalAuth;
-use crate::condition::{Condition, Test};
+use crate::condition::{ChosenFields, Condition, Test};
 use crate::config::Config;
 use crate::edit::{AnswerEdit, HeaderEdit, RequestEdit};
 use crate::extension::{Extension, GrpcAuth};
@@ -150,6 +150,12 @@ fn hide_in_forwarding(forwarding: &mut Forwarding) -> bool {
         *fields = shown.into();
         hidden = true;
     }
+    hidden | hide_in_chosen(chosen) | hide_in_mirrors(mirrors)
+}
+
+/// What endpoints are sent.
+fn hide_in_chosen(chosen: &mut [Arc<ChosenFields>]) -> bool {
+    let mut hidden = false;
     for chosen in chosen {
         let chosen = Arc::make_mut(chosen);
         hidden |= hide_conditions(&mut chosen.when);
@@ -158,7 +164,7 @@ fn hide_in_forwarding(forwarding: &mut Forwarding) -> bool {
             hidden = true;
         }
     }
-    hidden | hide_in_mirrors(mirrors)
+    hidden
 }
 
 /// Where issuers publish their keys, which may ask for a key of an API itself.
@@ -213,8 +219,20 @@ fn hide_conditions(conditions: &mut [Condition]) -> bool {
 }
 
 fn hide_in_filters(filters: &mut RouteFilters) -> bool {
-    let RouteFilters { cors: _, redirect: _, request, path: _, mirrors, answer: _, extensions } = filters;
-    let mut hidden = hide_in_edits(request) | hide_in_mirrors(mirrors);
+    let RouteFilters {
+        cors: _,
+        redirect: _,
+        respond: _,
+        request,
+        path: _,
+        fields,
+        mirrors,
+        answer: _,
+        answer_fields: _,
+        extensions,
+        pages: _,
+    } = filters;
+    let mut hidden = hide_in_edits(request) | hide_in_chosen(fields) | hide_in_mirrors(mirrors);
     for extension in extensions {
         hidden |= hide_in_extension(Arc::make_mut(extension));
     }

@@ -119,6 +119,20 @@ pub struct RuleLabels {
     pub path: Arc<str>,
 }
 
+impl RuleLabels {
+    /// The fields that tell whoever makes error pages which rule it was, as ingress-nginx names them.
+    #[must_use]
+    pub fn fields_for_pages(&self) -> Vec<(Arc<str>, Arc<str>)> {
+        let field = |name: &str, value: &Arc<str>| (name.into(), value.clone());
+        vec![
+            field("X-Namespace", &self.namespace),
+            field("X-Ingress-Name", &self.ingress),
+            field("X-Service-Name", &self.service),
+            field("X-Service-Port", &self.service_port),
+        ]
+    }
+}
+
 /// What happens to a request that every guard let pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Action {

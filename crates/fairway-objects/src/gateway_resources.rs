@@ -17,7 +17,9 @@ use crate::inference::InferencePool;
 use crate::kinds::{GATEWAY_KINDS, types};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::Placement;
-use crate::policies::{BackendTrafficPolicy, ClientTrafficPolicy, ExtensionPolicy, SecurityPolicy};
+use crate::policies::{
+    BackendTrafficPolicy, ClientTrafficPolicy, ExtensionPolicy, RouteFilter, SecurityPolicy,
+};
 use crate::with_custom_resource;
 
 /// The objects of the Gateway API as they are now. A clone costs nothing.
@@ -43,6 +45,8 @@ pub struct GatewayResources {
     pub grants: OrdMap<ObjectKey, Sourced<ReferenceGrant>>,
     /// Policies.
     pub policies: PolicyResources,
+    /// HTTPRouteFilters.
+    pub filters: OrdMap<ObjectKey, Sourced<RouteFilter>>,
     /// InferencePools.
     pub pools: OrdMap<ObjectKey, Sourced<InferencePool>>,
     /// Where Gateways are.

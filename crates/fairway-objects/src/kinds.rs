@@ -48,6 +48,7 @@ macro_rules! table_of_kinds {
                 BackendTrafficPolicy ["v1alpha1"]                    Nowhere   (policies.backends);
                 SecurityPolicy       ["v1alpha1"]                    Anywhere  (policies.security);
                 ExtensionPolicy      ["v1alpha1"]                    Nowhere   (policies.extensions);
+                RouteFilter          ["v1alpha1"]                    Nowhere   (filters);
                 InferencePool        ["v1"]                          Nowhere   (pools);
             }
         }

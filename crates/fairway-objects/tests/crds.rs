@@ -12,11 +12,12 @@ use fairway_objects::policies::{
     ApiKey, Authorization, AuthorizationRule, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec,
     BasicAuth, BlockedClients, BodyBufferSize, BodyBuffering, ClaimHeader, ClaimValues, ClientCertificates,
     ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy, ClientTrafficPolicySpec,
-    CompressionCoding, ConcurrencyLimit, CredentialSource, ExtensionPolicy, ExtensionPolicySpec,
-    ExternalAuth, ExternalProcessor, ForwardedHeaders, GROUP, GrpcAuth, HashPart, HeaderCondition,
-    HeaderMutationRules, HeaderValue, Health, HealthCheck, Hedging, Http3, Jwt, JwtIssuer, JwtKeys,
-    LoadBalancing, MessageProcessing, Oidc, OidcParameter, OutlierEjection, ParentBasedSampling,
-    ProcessingMode, ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy, SamplingRate,
+    CompressionCoding, ConcurrencyLimit, CredentialSource, DirectResponse, ErrorPages, ExtensionPolicy,
+    ExtensionPolicySpec, ExternalAuth, ExternalProcessor, ForwardedHeaders, GROUP, GrpcAuth, HashPart,
+    HeaderCondition, HeaderMutationRules, HeaderValue, HeaderValues, Health, HealthCheck, Hedging, Http3,
+    Jwt, JwtIssuer, JwtKeys, LoadBalancing, MessageProcessing, NamedValue, Oidc, OidcParameter,
+    OutlierEjection, PageService, ParentBasedSampling, PathSubstitution, ProcessingMode, ProxyProtocol,
+    RateLimit, ResponseCompression, RetryPolicy, RouteFilter, RouteFilterSpec, SamplingRate,
     SecretOrConfigMapReference, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference,
     SessionCookie, Size, SourceRanges, VERSION,
 };
@@ -108,7 +109,10 @@ fn every_policy_of_the_table_has_a_crd_whose_fields_are_read_and_there_is_no_oth
         policies.insert(format!("{}.yaml", known.resource));
         assert_eq!(known.versions, [VERSION]);
         assert_eq!(crd["metadata"]["name"], known.group_resource(""));
-        assert_eq!(crd["metadata"]["labels"]["gateway.networking.k8s.io/policy"], "Direct");
+        let is_policy = schema["properties"]["targetRefs"].is_object();
+        let label = &crd["metadata"]["labels"]["gateway.networking.k8s.io/policy"];
+        assert_eq!(label.as_str(), is_policy.then_some("Direct"));
+        assert_eq!(is_policy, known.has_conditions, "a filter has no status");
         assert_eq!(crd["spec"]["names"]["kind"], known.name);
         assert_eq!(crd["spec"]["versions"][0]["name"], VERSION);
         let of_crd = json!({ "metadata": {}, "spec": sample(&schema) });
@@ -226,6 +230,10 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
             content_types: vec!["text/plain".into()],
         }),
         buffering: Some(BodyBuffering { requests: Some(buffer()), responses: Some(buffer()) }),
+        error_pages: Some(ErrorPages {
+            statuses: vec![404],
+            backend_ref: PageService { name: "p".into(), port: 80 },
+        }),
     });
 }
 
@@ -380,5 +388,25 @@ fn an_extension_policy_has_the_fields_of_its_crd() {
             metadata: [("a".to_owned(), metadata)].into(),
         }],
         refused: None,
+    });
+}
+
+#[test]
+fn a_filter_has_the_fields_of_its_crd() {
+    let substitution = || {
+        Some(PathSubstitution { pattern: "/".into(), substitution: "/$1".into(), ignore_case: Some(true) })
+    };
+    let named = || vec![NamedValue { name: "X-A".into(), value: "a".into() }];
+    let headers = || Some(HeaderValues { set: named(), add: named(), remove: vec!["X-B".into()] });
+    check::<RouteFilter>(&RouteFilterSpec {
+        direct_response: Some(DirectResponse {
+            status_code: Some(200),
+            content_type: text("text/plain"),
+            body: text("x"),
+        }),
+        path_rewrite: substitution(),
+        forwarded_prefix: substitution(),
+        request_headers: headers(),
+        response_headers: headers(),
     });
 }

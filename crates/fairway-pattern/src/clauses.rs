@@ -31,6 +31,12 @@ pub(crate) fn read(text: &str, ignore_case: bool) -> Result<(Vec<Clause>, u64), 
     Ok((clauses, work))
 }
 
+/// Whether a pattern has alternatives outside of groups, of which nginx anchors only the first.
+#[must_use]
+pub fn has_alternatives(text: &str) -> bool {
+    text.len() <= PATTERN_LENGTH && parse::parsed(text, false).is_ok_and(|parsed| parsed.branches.len() > 1)
+}
+
 /// Whether a look-ahead has one place where it looks; the work it took to tell.
 fn checked(guard: &look::Guard) -> Result<u64, Refusal> {
     let Some(before) = &guard.before else { return Ok(0) };

@@ -33,6 +33,7 @@ mod syntax;
 mod tests;
 mod way;
 
+pub use clauses::has_alternatives;
 pub use cost::{Cost, LONGEST_TEXT};
 pub use finder::{Finder, Found, GroupBuffer};
 pub use pattern::Pattern;

@@ -655,8 +655,10 @@ pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
         let unset = Forwarding::default();
         phases.add(Forwarding { fields, chosen, hop, retry_statuses, grpc_web, buffering, ..unset });
     }
-    phases.answers.edits.extend_from_slice(&rule.answers.edits);
-    phases.answers = Answers { edits: phases.answers.edits, ..rule.answers.clone() };
+    let Answers { mut edits, pages, .. } = std::mem::take(&mut phases.answers);
+    edits.extend_from_slice(&rule.answers.edits);
+    phases.answers = Answers { edits, ..rule.answers.clone() };
+    phases.answers.pages = pages.or(phases.answers.pages);
     // Those of the rule first; guards were asked before the choice, and they were not.
     let extensions = rule.extensions.iter().chain(&phases.extensions).cloned().collect();
     let tracing = rule.tracing.clone();

@@ -118,6 +118,30 @@ impl Body for Streamed {
 }
 
 #[tokio::test]
+async fn another_service_makes_error_pages() {
+    let site = Site::new(|| Answer::status(404, "none")).await;
+    let pages = "  errorPages: {statuses: [404], backendRef: {name: api, port: 80}}\n";
+    site.policy("BackendTrafficPolicy", "kind: Service, name: web", pages);
+    let _fairway = site.run().await;
+    let request = Request::get("a.test", "/web/x?q=1").header("Accept", "text/html").close();
+    assert_eq!(site.ask(&request).await.status, 404);
+    assert_eq!((site.web.request_count(), site.api.request_count()), (1, 1));
+    let seen = site.api.requests().pop().unwrap();
+    assert_eq!(seen.target, "/?q=1");
+    let told = ["X-Code", "X-Format", "X-Original-URI", "X-Namespace", "X-Ingress-Name", "X-Service-Name"];
+    let told = told.map(|name| seen.header(name).unwrap_or_default());
+    assert_eq!(told, ["404", "text/html", "/web/x?q=1", "a", "web", "web"]);
+    site.ask(&Request::get("a.test", "/api").close()).await;
+    assert_eq!(site.api.requests().pop().unwrap().header("X-Code"), None, "the policy is for the other");
+    // Each share has what the policy of its Service says.
+    for _ in 0..8 {
+        site.ask(&Request::get("a.test", "/both").close()).await;
+    }
+    let asked = site.api.requests().iter().skip(2).filter(|it| it.header("X-Code").is_some()).count();
+    assert_eq!(asked + 1, site.web.request_count());
+}
+
+#[tokio::test]
 async fn larger_bodies_than_a_policy_allows_are_answered_413_over_both_protocols() {
     let site = Site::new(|| Answer::ok("fine")).await;
     site.policy("ClientTrafficPolicy", "kind: Gateway, name: edge", "  limits: {requestBody: 64Ki}\n");

@@ -36,6 +36,7 @@ mod passthrough;
 mod patterns;
 mod policies;
 mod recorded;
+mod route_filters;
 mod serving;
 mod settings;
 mod shared_services;

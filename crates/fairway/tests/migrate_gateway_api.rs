@@ -1,6 +1,7 @@
 //! What `migrate gateway-api` makes of Ingresses, word for word, and that Fairway serves both alike. `UPDATE_GOLDEN=1` writes what is
 //! expected.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,23 @@ use fairway_testkit::manifests::{Manifests, ingress_class, service_with_endpoint
 use fairway_testkit::process::Fairway;
 use fairway_testkit::wait::free_address;
 
+use crate::recorded::case::Case;
+
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
 /// Cases with `said.txt` that says how many generated requests are served otherwise: upper case in a prefix, or half an element.
-const CASES: [&str; 9] =
-    ["backends", "bodies", "canary", "hosts", "passthrough", "plain", "protection", "redirects", "rewrites"];
+const CASES: [&str; 10] = [
+    "backends",
+    "bodies",
+    "canary",
+    "filters",
+    "hosts",
+    "passthrough",
+    "plain",
+    "protection",
+    "redirects",
+    "rewrites",
+];
 
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gateway-api")
@@ -35,10 +48,15 @@ fn migrated(arguments: &[&str], input: Option<&str>) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
+/// The same of a case; snippets are allowed by the settings, which an installation names.
+fn migrated_case(case: &str) -> (i32, String, String) {
+    migrated(&[&format!("{case}/in.yaml"), "--configmap", "fairway/settings"], None)
+}
+
 #[test]
 fn whole_installations() {
     for case in CASES {
-        let (code, out, err) = migrated(&[&format!("{case}/in.yaml")], None);
+        let (code, out, err) = migrated_case(case);
         for (file, text) in [("out.yaml", out), ("said.txt", format!("{err}exit code {code}\n"))] {
             golden::check(cases().join(case).join(file), &text);
         }
@@ -70,7 +88,7 @@ fn proof(said: &str) -> (usize, usize) {
 #[test]
 fn routes_serve_what_the_ingresses_serve() {
     for case in CASES.into_iter().filter(|case| !["redirects", "rewrites"].contains(case)) {
-        let (_, _, said) = migrated(&[&format!("{case}/in.yaml")], None);
+        let (_, _, said) = migrated_case(case);
         let (all, same) = proof(&said);
         assert!(all > 4 && all == same, "{case}: {said}");
     }
@@ -107,6 +125,38 @@ fn a_gateway_of_another_class_has_no_policies_of_fairway() {
     assert!(code == 1 && !out.contains("BackendTrafficPolicy"), "{out}");
     let lost = "proxy-body-size: only a Gateway of class fairway has policies for it";
     assert!(said.contains(lost), "{said}");
+    let (code, out, said) = migrated(&["filters/in.yaml", "--gateway-class", "other"], None);
+    assert!(
+        code == 1 && !out.contains("fairway.dev/") && said.contains("cannot say rewrite-target"),
+        "{out}{said}"
+    );
+}
+
+/// What is lost of the recorded cases, each moved by itself: by reason, with how often it is said.
+#[test]
+fn what_is_lost_of_the_recorded_cases_is_written_down() {
+    let environment =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/environment.yaml"))
+            .unwrap();
+    let kept: Vec<_> =
+        environment.split("\n---\n").filter(|object| !object.contains("kind: Deployment")).collect();
+    let around = format!("{}\n---\n{}", kept.join("\n---\n"), ingress_class("nginx", "k8s.io/ingress-nginx"));
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for case in Case::all() {
+        let ingresses: Vec<_> = case.ingresses.iter().map(ToString::to_string).collect();
+        let input = format!("{around}\n---\n{}", ingresses.join("\n---\n"));
+        let settings = ["--configmap", "ingress-nginx/ingress-nginx-controller", "-"];
+        let (code, _, said) = migrated(&settings, Some(&input));
+        assert!(code < 2, "{}: {said}", case.name);
+        for line in said.lines().filter_map(|line| line.strip_prefix("lost: Ingress ")) {
+            let (_, reason) = line.split_once(": ").unwrap();
+            *reasons.entry(reason.replace("nginx.ingress.kubernetes.io/", "")).or_default() += 1;
+        }
+    }
+    let total: usize = reasons.values().sum();
+    let lines = reasons.iter().map(|(reason, count)| format!("{count} {reason}\n"));
+    let text: String = std::iter::once(format!("{total} in all\n")).chain(lines).collect();
+    golden::check(cases().join("lost-of-recorded.txt"), &text);
 }
 
 #[test]

@@ -142,6 +142,7 @@ fn consequence(watched: Watched, listed: bool) -> &'static str {
         Kind::SecurityPolicy => {
             "what such policies there protect is not protected by them: requests pass that they would refuse"
         }
+        Kind::RouteFilter => "rules that name such filters there are answered 500",
         Kind::InferencePool => "shares of routes to InferencePools there are answered 500",
         Kind::Pod => "InferencePools there have no endpoints",
         Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute => {

@@ -13,7 +13,7 @@ use fairway_objects::balance::{Balance, DISTRIBUTIONS, HashBy};
 use fairway_objects::external_processor::InvalidField;
 use fairway_objects::health;
 use fairway_objects::policies as types;
-use fairway_objects::policies::{BackendLimits, BackendTrafficPolicySpec};
+use fairway_objects::policies::{BackendLimits, BackendTrafficPolicySpec, ServiceReference};
 
 use crate::policies::reading::{Reading, Warning, Wrong};
 use crate::policies::value::{number, some_bytes, some_time, time, word};
@@ -33,6 +33,17 @@ pub(crate) struct BackendUse {
     pub traffic: BackendTraffic,
     /// How bodies of requests and responses are handled, where that is not as usual.
     pub bodies: Option<Arc<BodyHandling>>,
+    /// Which responses another Service makes instead.
+    pub pages: Option<Arc<Pages>>,
+}
+
+/// Which responses another Service makes instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    /// In ascending order.
+    pub statuses: Vec<u16>,
+    /// Who makes them.
+    pub service: ServiceReference,
 }
 
 /// Reads what a policy says.
@@ -75,6 +86,7 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse
             ..BackendTraffic::default()
         },
         bodies: bodies(spec, &limits, &mut warnings)?.kept(),
+        pages: spec.error_pages.as_ref().map(pages).transpose()?.map(Arc::new),
     };
     Ok(Reading { said, warnings })
 }
@@ -104,6 +116,23 @@ fn bodies(
         compression: compression.flatten(),
         buffering: buffering.unwrap_or_default(),
     })
+}
+
+fn pages(of: &types::ErrorPages) -> Result<Pages, Wrong> {
+    let status = |(index, status): (usize, &i32)| {
+        let known = u16::try_from(*status).ok().filter(|status| (400..=599).contains(status));
+        let problem = || format!("{status} is no status from 400 to 599");
+        known.ok_or_else(|| Wrong::new(format!("spec.errorPages.statuses[{index}]"), problem()))
+    };
+    let mut statuses: Vec<u16> = of.statuses.iter().enumerate().map(status).collect::<Result<_, _>>()?;
+    statuses.sort_unstable();
+    statuses.dedup();
+    if statuses.is_empty() {
+        return Err(Wrong::new("spec.errorPages.statuses", "it has no status"));
+    }
+    let types::PageService { name, port } = of.backend_ref.clone();
+    let service = ServiceReference { name, namespace: None, port };
+    Ok(Pages { statuses, service })
 }
 
 fn retry(of: &types::RetryPolicy) -> Result<Retry, Wrong> {
@@ -242,6 +271,14 @@ mod tests {
         let read = of(json!({})).unwrap();
         assert_eq!(read.balance, Balance { balancing: Balancing::PeakEwma, ..Balance::default() });
         assert_eq!((read.traffic, read.bodies), (BackendTraffic::default(), None));
+        assert_eq!(read.pages, None);
+    }
+
+    #[test]
+    fn statuses_of_error_pages_are_in_order_and_each_once() {
+        let pages = json!({"statuses": [503, 404, 503], "backendRef": {"name": "pages", "port": 80}});
+        let read = of(json!({"errorPages": pages})).unwrap().pages.unwrap();
+        assert_eq!((&*read.statuses, &*read.service.name, read.service.port), (&[404, 503][..], "pages", 80));
     }
 
     #[test]
@@ -309,6 +346,8 @@ mod tests {
                 json!({"outlierEjection": {"firstTime": "9s", "longestTime": "1s"}}),
                 "spec.outlierEjection.firstTime",
             ),
+            (json!({"errorPages": {"statuses": []}}), "spec.errorPages.statuses"),
+            (json!({"errorPages": {"statuses": [404, 200]}}), "spec.errorPages.statuses[1]"),
             (json!({"limits": {"requestsPerEndpoint": 0}}), "spec.limits.requestsPerEndpoint"),
             (json!({"limits": {"requestBody": "8m"}}), "spec.limits.requestBody"),
             (json!({"limits": {"requestBody": 0}}), "spec.limits.requestBody"),

@@ -1,9 +1,12 @@
 //! GRPCRoutes: their methods are paths, and all else is as in HTTPRoutes.
 
+use std::cell::RefCell;
+
 use fairway_model::{Policy, RouteFilters};
 use fairway_objects::gateway_api::{GrpcRouteFilter, GrpcRouteRule, GrpcRouteSpec};
 
-use crate::condition::Fault;
+use crate::backend::Reference;
+use crate::filter::Refusal;
 use crate::route::session;
 use crate::rules::{Builder, Draft};
 use crate::{filter, matches};
@@ -25,7 +28,8 @@ fn draft<'r>(index: usize, rule: &'r GrpcRouteRule, builder: &mut Builder<'_>) -
     let mut shares = Vec::with_capacity(rule.backend_refs.len());
     for (number, it) in rule.backend_refs.iter().enumerate() {
         let at = format!("{at}.backendRefs[{number}]");
-        let filters = self::filters(builder, &at, &it.filters);
+        let mirror = &mut |reference: Reference<'_>| builder.mirror(&at, reference);
+        let filters = filter::Reader { named: None, mirror, prefixes: false }.grpc(&it.filters);
         shares.push(builder.share(index, &at, it.into(), it.weight, filters, session.as_ref()));
     }
     let name = rule.name.as_deref();
@@ -33,6 +37,14 @@ fn draft<'r>(index: usize, rule: &'r GrpcRouteRule, builder: &mut Builder<'_>) -
     Draft { index, name, matches, filters, guards: Some(Vec::new()), retry_statuses, policy, session, shares }
 }
 
-fn filters(builder: &mut Builder<'_>, at: &str, filters: &[GrpcRouteFilter]) -> Result<RouteFilters, Fault> {
-    filter::Reader { mirror: &mut |reference| builder.mirror(at, reference), prefixes: false }.grpc(filters)
+/// Those of a rule.
+fn filters(
+    builder: &mut Builder<'_>,
+    at: &str,
+    filters: &[GrpcRouteFilter],
+) -> Result<RouteFilters, Refusal> {
+    let builder = RefCell::new(builder);
+    let mirror = &mut |reference: Reference<'_>| builder.borrow_mut().mirror(at, reference);
+    let named = &mut |name: &str| builder.borrow_mut().filter(name);
+    filter::Reader { named: Some(named), mirror, prefixes: false }.grpc(filters)
 }

@@ -1,5 +1,6 @@
 //! HTTPRoutes: their rules with matches, filters, time-outs and retries.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +8,13 @@ use fairway_model::{
     Match, PathMatch, Policy, Retry, RetryBy, RouteFilters, SessionCookie, Timeouts, WeightedBackend,
 };
 use fairway_objects::duration;
-use fairway_objects::gateway_api::{HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts};
+use fairway_objects::gateway_api::{
+    HttpRouteFilter, HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts,
+};
 
+use crate::backend::Reference;
 use crate::condition::Fault;
+use crate::filter::Refusal;
 use crate::route::{external_auth, session};
 use crate::rules::{Builder, Draft};
 use crate::{filter, matches};
@@ -31,7 +36,7 @@ fn draft<'r>(index: usize, rule: &'r HttpRouteRule, builder: &mut Builder<'_>) -
     let account = &mut builder.account;
     let matches: Vec<_> = rule.matches.iter().map(|it| matches::http(it, account)).collect();
     let prefixes = matches.iter().flatten().all(|it: &Match| matches!(it.path, PathMatch::Prefix(_)));
-    let filters = reader(builder, &at, prefixes, |reader| reader.http(&rule.filters));
+    let filters = filters(builder, &at, prefixes, &rule.filters);
     let guards = external_auth::read(index, rule, builder);
     let retry_statuses = rule.retry.as_deref().map(codes).unwrap_or_default();
     let shares = shares(index, rule, prefixes, session.as_ref(), builder);
@@ -58,19 +63,24 @@ fn shares(
     let mut shares = Vec::with_capacity(rule.backend_refs.len());
     for (number, it) in rule.backend_refs.iter().enumerate() {
         let at = format!("spec.rules[{index}].backendRefs[{number}]");
-        let filters = reader(builder, &at, prefixes, |reader| reader.http(&it.filters));
+        let mirror = &mut |reference: Reference<'_>| builder.mirror(&at, reference);
+        let filters = filter::Reader { named: None, mirror, prefixes }.http(&it.filters);
         shares.push(builder.share(index, &at, it.into(), it.weight, filters, session));
     }
     shares
 }
 
-fn reader(
+/// Those of a rule.
+fn filters(
     builder: &mut Builder<'_>,
     at: &str,
     prefixes: bool,
-    read: impl FnOnce(&mut filter::Reader<'_>) -> Result<RouteFilters, Fault>,
-) -> Result<RouteFilters, Fault> {
-    read(&mut filter::Reader { mirror: &mut |reference| builder.mirror(at, reference), prefixes })
+    filters: &[HttpRouteFilter],
+) -> Result<RouteFilters, Refusal> {
+    let builder = RefCell::new(builder);
+    let mirror = &mut |reference: Reference<'_>| builder.borrow_mut().mirror(at, reference);
+    let named = &mut |name: &str| builder.borrow_mut().filter(name);
+    filter::Reader { named: Some(named), mirror, prefixes }.http(filters)
 }
 
 /// The statuses after which another endpoint is asked.

@@ -132,7 +132,7 @@ impl Gateways {
         }
         let gone = old.iter().filter(|(reference, _)| !new.contains_key(*reference));
         for (reference, parent) in gone {
-            work.routes.read.extend(self.routes.by_parent.of(reference).cloned());
+            work.routes.read.extend(self.routes.by_named.of(reference).cloned());
             // A ListenerSet may be another Gateway's by now.
             if self.listening.parents.get(reference).is_some_and(|now| now.gateway == parent.gateway) {
                 self.listening.parents.remove(reference);
@@ -144,7 +144,7 @@ impl Gateways {
             if same && !all {
                 continue;
             }
-            work.routes.read.extend(self.routes.by_parent.of(&reference).cloned());
+            work.routes.read.extend(self.routes.by_named.of(&reference).cloned());
             work.statuses.insert(reference.clone());
             self.listening.parents.insert(reference, parent);
         }

@@ -118,7 +118,7 @@ impl Gateways {
                 for parent in [&reference].into_iter().chain(sets) {
                     work.statuses.extend(self.attached.of(parent).cloned());
                     if is_of_requests(kind) {
-                        work.routes.read.extend(self.routes.by_parent.of(parent).cloned());
+                        work.routes.read.extend(self.routes.by_named.of(parent).cloned());
                     }
                 }
                 work.places.insert(gateway);

@@ -61,6 +61,9 @@ impl Gateways {
             rules.values().flat_map(|made| made.rules.found.services.iter().cloned()).collect();
         let pools: BTreeSet<_> =
             rules.values().flat_map(|made| made.rules.found.pools.iter().cloned()).collect();
+        let filters = rules.values().flat_map(|made| made.rules.found.filters.iter().cloned());
+        let named: BTreeSet<_> =
+            filters.map(|key| ObjectRef::new(Kind::RouteFilter, key)).chain(named).collect();
         let created = route.created().unwrap_or(i64::MAX);
         RouteMemo {
             age: Aged { created, key: reference.key.clone(), kind: reference.kind },
@@ -136,8 +139,8 @@ impl Gateways {
             memo.iter().flat_map(|memo| memo.named.iter().cloned()).collect()
         };
         let (was, is) = (named(old), named(new));
-        was.difference(&is).for_each(|it| self.routes.by_parent.remove(it, reference));
-        is.difference(&was).for_each(|it| self.routes.by_parent.add(it, reference.clone()));
+        was.difference(&is).for_each(|it| self.routes.by_named.remove(it, reference));
+        is.difference(&was).for_each(|it| self.routes.by_named.add(it, reference.clone()));
         let services = |memo: Option<&RouteMemo>| -> BTreeSet<ObjectKey> {
             memo.iter().flat_map(|memo| memo.services.iter().cloned()).collect()
         };

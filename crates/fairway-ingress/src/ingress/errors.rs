@@ -32,7 +32,7 @@ impl Errors {
         let mut phases = own.iter().map(fallback).map(Phases::from).collect::<Phases>();
         if !self.statuses.is_empty() {
             let backend = own.or_else(|| by_default.map(|reference| reference.key.clone()));
-            let fields = if backend.is_some() { about(labels) } else { Vec::new() };
+            let fields = if backend.is_some() { labels.fields_for_pages() } else { Vec::new() };
             phases.add(ErrorPages { statuses: self.statuses.clone(), backend, fields });
         }
         phases
@@ -50,18 +50,7 @@ type Fields = Vec<(Arc<str>, Arc<str>)>;
 
 /// What the owner of the pages is told of a request that has no endpoint.
 fn unavailable(labels: &RuleLabels) -> Fields {
-    let mut fields = about(labels);
+    let mut fields = labels.fields_for_pages();
     fields.push(("X-Code".into(), "503".into()));
     fields
-}
-
-/// Whose request it was.
-fn about(labels: &RuleLabels) -> Fields {
-    let field = |name: &str, value: &Arc<str>| (name.into(), value.clone());
-    vec![
-        field("X-Namespace", &labels.namespace),
-        field("X-Ingress-Name", &labels.ingress),
-        field("X-Service-Name", &labels.service),
-        field("X-Service-Port", &labels.service_port),
-    ]
 }

@@ -1,4 +1,4 @@
-//! What Ingresses ask for the bodies of requests to their Services, and of responses, as BackendTrafficPolicies: Fairway's own, for which
+//! What Ingresses ask for the bodies of requests to their Services, of responses and for error pages, as BackendTrafficPolicies: Fairway's own, for which
 //! the Gateway API has no fields. A policy is for all that a Service gets, so Ingresses with one Service must ask for the same.
 
 use std::collections::BTreeMap;
@@ -10,18 +10,17 @@ use fairway_objects::gateway_api::{HttpBackendRef, PolicyTargetReference};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::policies::{
     BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BodyBufferSize, BodyBuffering,
-    CompressionCoding, ResponseCompression, Size,
+    CompressionCoding, ErrorPages, ResponseCompression, Size,
 };
 
+use crate::gateway::input::OWN_CLASS;
 use crate::gateway::object::{self, Written};
 use crate::gateway::remark::{Remark, Remarks};
 
 const BODY: &[&str] = &["proxy-body-size"];
 const COMPRESSION: &[&str] = &["fairway.dev/compression"];
+const PAGES: &[&str] = &["custom-http-errors", "default-backend"];
 const BUFFERING: &[&str] = &["proxy-request-buffering", "proxy-buffering"];
-
-/// The class of Gateways that Fairway serves unless it is told otherwise.
-const OWN_CLASS: &str = "fairway";
 
 /// The largest body of a request that ingress-nginx takes unless it is told otherwise.
 const USUAL_BODY: u64 = 1 << 20;
@@ -36,17 +35,25 @@ struct Asked {
     max_request: Option<u64>,
     compression: Option<Arc<Compression>>,
     buffering: Buffering,
+    pages: Option<ErrorPages>,
 }
 
 impl Bodies {
     /// A rule of an Ingress sends requests to these Services.
-    pub(crate) fn ask(&mut self, rule: &Rule, ingress: &ObjectKey, services: &[HttpBackendRef]) {
+    pub(crate) fn ask(
+        &mut self,
+        rule: &Rule,
+        ingress: &ObjectKey,
+        services: &[HttpBackendRef],
+        pages: Option<ErrorPages>,
+    ) {
         let forwarding = rule.phases.forwarding.as_ref();
         let asked = Asked {
             ingress: ingress.clone(),
             max_request: rule.policy.max_body,
             compression: rule.phases.answers.compression.clone(),
             buffering: forwarding.map(|forwarding| forwarding.buffering).unwrap_or_default(),
+            pages,
         };
         for service in services {
             let namespace = service.namespace.as_deref().unwrap_or(&ingress.namespace);
@@ -54,9 +61,8 @@ impl Bodies {
         }
     }
 
-    /// The policies for a Gateway of this class, and what is lost.
-    pub(crate) fn policies(&self, class: &str, remarks: &mut Remarks) -> Vec<Written> {
-        let has_policies = class == OWN_CLASS;
+    /// The policies, for a Gateway that has such, and what is lost.
+    pub(crate) fn policies(&self, has_policies: bool, remarks: &mut Remarks) -> Vec<Written> {
         let policy = |(service, asked): (&ObjectKey, &Vec<Asked>)| {
             policy(asked, Common { service, has_policies, remarks: &mut *remarks })
         };
@@ -74,6 +80,7 @@ fn policy(asked: &[Asked], mut common: Common<'_>) -> Option<Written> {
     let compression =
         common.of(asked, COMPRESSION, "responses are not compressed", |it| it.compression.clone());
     let buffering = common.of(asked, BUFFERING, "bodies are streamed", |it| it.buffering).unwrap_or_default();
+    let pages = common.of(asked, PAGES, "error responses stay as they are", |it| it.pages.clone());
     let request_body = limit.flatten().map(Size::of_bytes);
     let spec = BackendTrafficPolicySpec {
         target_refs: vec![PolicyTargetReference {
@@ -86,9 +93,14 @@ fn policy(asked: &[Asked], mut common: Common<'_>) -> Option<Written> {
             .map(|size| BackendLimits { request_body: Some(size), ..BackendLimits::default() }),
         compression: compression.flatten().map(|it| common.compression(&it, asked)),
         buffering: (buffering != Buffering::default()).then(|| held(buffering)),
+        error_pages: pages.flatten(),
         ..BackendTrafficPolicySpec::default()
     };
-    let is_empty = spec.limits.is_none() && spec.compression.is_none() && spec.buffering.is_none();
+    let empty = BackendTrafficPolicySpec {
+        target_refs: spec.target_refs.clone(),
+        ..BackendTrafficPolicySpec::default()
+    };
+    let is_empty = spec == empty;
     let about = vec!["Fairway's own: its CRD must be installed (policies.crds.install=true)".to_owned()];
     (!is_empty).then(|| object::written::<BackendTrafficPolicy>(service, &spec, about))
 }

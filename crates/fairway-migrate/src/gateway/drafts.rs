@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use fairway_model::{Action, Answer, AnswerReason, Guard, HttpsRedirect, Match, Policy, Rule, VirtualHost};
 use fairway_objects::gateway_api::{
-    HttpPathModifier, HttpRequestMirrorFilter, HttpRouteFilter, HttpRouteMatch, HttpRouteRule,
-    HttpRouteTimeouts,
+    HttpBackendRef, HttpPathModifier, HttpRequestMirrorFilter, HttpRouteFilter, HttpRouteMatch,
+    HttpRouteRule, HttpRouteTimeouts,
 };
 use fairway_objects::object::ObjectKey;
+use fairway_objects::policies::{ErrorPages, PageService, RouteFilterSpec};
 
-use crate::gateway::backends::{Backends, Shares};
+use crate::gateway::backends::{Backends, Destination, Shares};
 use crate::gateway::bodies::Bodies;
-use crate::gateway::filters::{self, Filters};
+use crate::gateway::filters::{self, Context, Filters};
 use crate::gateway::input::Choice;
 use crate::gateway::paths::{self, Matched, Style};
 use crate::gateway::remark::{Remark, Remarks};
@@ -21,6 +22,7 @@ use crate::gateway::remark::{Remark, Remarks};
 const TIMEOUTS: &[&str] = &["proxy-read-timeout", "proxy-send-timeout"];
 const CONNECT: &[&str] = &["proxy-connect-timeout"];
 const CANARY: &[&str] = &["canary"];
+const PAGES: &[&str] = &["custom-http-errors", "default-backend"];
 
 /// What ingress-nginx waits for between two reads or writes, and for a connection, unless it is told otherwise.
 const USUAL_PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +36,8 @@ pub(crate) struct Draft {
     pub(crate) closed: Option<String>,
     /// Whether its backends speak gRPC.
     pub(crate) grpc: bool,
+    /// What a filter of Fairway's own does for it, which is named once it is written.
+    pub(crate) filter: Option<RouteFilterSpec>,
 }
 
 /// The rules of an Ingress on a host.
@@ -113,7 +117,8 @@ impl<'a, 'i> Drafting<'a, 'i> {
     }
 
     fn common<'r>(&mut self, rule: &'r Rule, ingress: &ObjectKey) -> Common<'r> {
-        let mut filters = Filters::of(&rule.phases);
+        let context = Context { labels: &rule.labels, has_own_filters: self.choice.has_own_kinds() };
+        let mut filters = Filters::of(&rule.phases, context);
         self.remarks.extend(ingress, filters.remarks.drain(..));
         let (shares, unserved) = match self.shares(rule, &filters) {
             Ok(shares) => (shares, None),
@@ -132,9 +137,46 @@ impl<'a, 'i> Drafting<'a, 'i> {
         }
         self.policy(&rule.policy, ingress);
         if closed.is_none() {
-            self.bodies.ask(rule, ingress, &shares.of);
+            let pages = self.pages(&filters, ingress, &shares.of);
+            self.bodies.ask(rule, ingress, &shares.of, pages);
         }
         Common { timeouts: timeouts(&rule.policy), filters, shares, closed }
+    }
+
+    /// Which responses another Service makes: a policy names one of its own namespace.
+    fn pages(
+        &mut self,
+        filters: &Filters<'_>,
+        ingress: &ObjectKey,
+        shares: &[HttpBackendRef],
+    ) -> Option<ErrorPages> {
+        let Filters { pages, fallback, .. } = filters;
+        let backend = match (pages, fallback) {
+            (Some(pages), _) => pages.backend.as_ref(),
+            (None, Some(fallback)) => Some(&fallback.backend),
+            (None, None) => return None,
+        };
+        let is_near = |to: &Destination| {
+            shares.iter().all(|share| {
+                *share.namespace.as_deref().unwrap_or(&ingress.namespace) == *to.service.namespace
+            })
+        };
+        let backend = backend.and_then(|key| self.backends.input.backend(key));
+        let to = backend.and_then(|backend| self.backends.destination(backend).ok()).filter(is_near);
+        let Some(Destination { service, port }) = to else {
+            let what =
+                "error responses stay as they are, and paths whose Service has no endpoints answer 503";
+            self.remarks.add(ingress, Remark::lost(PAGES, what));
+            return None;
+        };
+        let mut statuses: Vec<i32> =
+            pages.iter().flat_map(|pages| &pages.statuses).map(|status| i32::from(*status)).collect();
+        if fallback.is_some() && !statuses.contains(&503) {
+            let what = "the Service also makes the response where an endpoint responds with 503";
+            self.remarks.add(ingress, Remark::differs(PAGES, what));
+            statuses.push(503);
+        }
+        Some(ErrorPages { statuses, backend_ref: PageService { name: service.name.to_string(), port } })
     }
 
     /// Whether a rule is closed that would be served otherwise than its Ingress asks for; says so either way.
@@ -153,7 +195,7 @@ impl<'a, 'i> Drafting<'a, 'i> {
     }
 
     fn shares(&mut self, rule: &Rule, filters: &Filters<'_>) -> Result<Shares, String> {
-        if filters.redirect.is_some() {
+        if filters.redirect.is_some() || filters.responds() {
             return Ok(Shares::default());
         }
         match &rule.action {
@@ -170,11 +212,12 @@ impl<'a, 'i> Drafting<'a, 'i> {
         common: &Common<'_>,
         drafts: &mut Drafts,
     ) {
-        let Matched { of: matched, path, lost, remarks } =
-            paths::matched(of, common.filters.path, self.style);
+        let Matched { of: matched, path, substitution, lost, remarks } =
+            paths::matched(of, common.filters.path, self.style, self.choice.has_own_kinds());
         self.remarks.extend(ingress, remarks);
         let mut closed = common.closed.clone();
         if let Some(why) = lost.filter(|_| closed.is_none() && common.filters.redirect.is_none())
+            && !common.filters.responds()
             && self.closes(ingress, &why)
         {
             closed = Some(why);
@@ -187,7 +230,9 @@ impl<'a, 'i> Drafting<'a, 'i> {
         }
         let mirrors = if closed.is_none() { self.mirrors(ingress, &common.filters) } else { Vec::new() };
         let draft = |over_tls: bool| {
-            common.draft(of_match(&matched), path.as_ref(), over_tls, closed.clone(), &mirrors)
+            let filter = common.filters.own(substitution.clone()).filter(|_| closed.is_none());
+            let draft = common.draft(of_match(&matched), path.as_ref(), over_tls, closed.clone(), &mirrors);
+            Draft { filter, ..draft }
         };
         let plain = match common.filters.to_https {
             Some(to_https) => self.redirected(of_match(&matched), to_https),
@@ -259,13 +304,14 @@ impl Common<'_> {
     ) -> Draft {
         let grpc = self.shares.grpc;
         if closed.is_some() {
-            return Draft { rule: of_match, closed, grpc };
+            return Draft { rule: of_match, closed, grpc, filter: None };
         }
         let mut filters = self.filters.for_route(path, over_tls);
         filters.extend_from_slice(mirrors);
         let backend_refs = self.shares.of.clone();
         let timeouts = self.timeouts.clone().filter(|_| !backend_refs.is_empty()).map(Box::new);
-        Draft { rule: HttpRouteRule { backend_refs, filters, timeouts, ..of_match }, closed, grpc }
+        let rule = HttpRouteRule { backend_refs, filters, timeouts, ..of_match };
+        Draft { rule, closed, grpc, filter: None }
     }
 }
 
@@ -358,7 +404,7 @@ mod tests {
         let of = |path: &str, closed: Option<&str>| {
             let path = fairway_objects::gateway_api::TypedValue { type_: None, value: Some(path.into()) };
             let of = HttpRouteMatch { path: Some(path), ..HttpRouteMatch::default() };
-            Draft { rule: of_match(&of), closed: closed.map(str::to_owned), grpc: false }
+            Draft { rule: of_match(&of), closed: closed.map(str::to_owned), ..Draft::default() }
         };
         let mut all = Vec::new();
         for draft in [of("/a", None), of("/b", None), of("/b", None), of("/c", Some("x"))] {

@@ -2,15 +2,18 @@
 //! filter for it.
 
 use fairway_model::{
-    AnswerEdit, Cors, CorsOrigin, Deny, Fallback, FieldTemplate, Guard, HeaderEdit, HttpsRedirect, Mirror,
-    MirrorTarget, PathRewrite, Phases, ReceivedEdit, Redirect, RedirectTarget, RequestEdit, Step,
-    TemplatePart,
+    AnswerEdit, ChosenFields, Content, Cors, CorsOrigin, Deny, ErrorPages, Fallback, FieldTemplate, Guard,
+    HeaderEdit, HttpsRedirect, Manner, Mirror, MirrorTarget, OF_SUCCESS, PathRewrite, Phases, ReceivedEdit,
+    Redirect, RedirectTarget, RequestEdit, Respond, RuleLabels, Step, TemplatePart,
 };
+use fairway_objects::annotations::is_of_the_hop;
 use fairway_objects::gateway_api::{
     HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpRequestRedirectFilter, HttpRouteFilter,
     HttpUrlRewriteFilter,
 };
+use fairway_objects::policies::{PathSubstitution, RouteFilterSpec};
 
+use crate::gateway::own_filter::{self, Headers};
 use crate::gateway::paths;
 use crate::gateway::remark::Remark;
 
@@ -22,6 +25,7 @@ const CORS: &[&str] = &["enable-cors", "cors-allow-origin"];
 const RATES: &[&str] =
     &["limit-rps", "limit-rpm", "limit-burst-multiplier", "limit-allowlist", "limit-whitelist"];
 const MIRROR: &[&str] = &["mirror-target", "mirror-host", "mirror-request-body"];
+const SNIPPETS: &[&str] = &["configuration-snippet", "server-snippet"];
 const HEADERS: &[&str] = &["fairway.dev/request-headers", "fairway.dev/response-headers"];
 
 /// The statuses that a redirect may have (Gateway API `HTTPRequestRedirectFilter.statusCode`).
@@ -42,6 +46,12 @@ pub(crate) struct Filters<'f> {
     /// The new path, which depends on the match.
     pub(crate) path: Option<&'f PathRewrite>,
     pub(crate) mirrors: Vec<&'f Mirror>,
+    /// What only a filter of Fairway's own says.
+    own: RouteFilterSpec,
+    /// Which responses another backend makes.
+    pub(crate) pages: Option<&'f ErrorPages>,
+    /// Who serves while there are no endpoints.
+    pub(crate) fallback: Option<&'f Fallback>,
     /// Why the rule must not be served: each is what would be missing.
     pub(crate) closed: Vec<&'static str>,
     /// Why its requests would be answered otherwise than they should be.
@@ -51,20 +61,22 @@ pub(crate) struct Filters<'f> {
 
 impl<'f> Filters<'f> {
     /// Sorts what a rule does.
-    pub(crate) fn of(phases: &'f Phases) -> Self {
+    pub(crate) fn of(phases: &'f Phases, rule: Context<'_>) -> Self {
         let mut all = Self::default();
-        phases.steps().for_each(|step| all.take(step));
+        phases.steps().for_each(|step| all.take(step, rule));
         all.closed.dedup();
         all
     }
 
-    fn take(&mut self, step: Step<'f>) {
+    fn take(&mut self, step: Step<'f>, rule: Context<'_>) {
         match step {
             // The first that answers ends the exchange.
             Step::Guard(Guard::HttpsRedirect(to_https)) if self.redirect.is_none() => {
                 self.to_https = Some(to_https);
             }
-            Step::Guard(Guard::Redirect(redirect)) => self.redirect(redirect),
+            Step::Guard(Guard::Redirect(redirect)) if !self.responds() => self.redirect(redirect),
+            Step::Guard(Guard::Respond(_)) if self.redirect.is_some() || self.responds() => {}
+            Step::Guard(Guard::Respond(respond)) => self.respond(respond, rule),
             Step::Guard(guard) => match protection(guard) {
                 Some(what) => self.closed.push(what),
                 None => self.remarks.extend(limit(guard)),
@@ -75,15 +87,26 @@ impl<'f> Filters<'f> {
             Step::Answer(AnswerEdit::Cors(cors)) => self.cors(cors),
             Step::Request(RequestEdit::Headers(edit)) => merge(&mut self.request, edit),
             Step::Answer(AnswerEdit::Headers(edit)) => merge(&mut self.response, edit),
-            Step::EndpointFields(fields) => self.fields(fields, Direction::Request),
-            Step::Answer(AnswerEdit::Fields(fields)) => self.fields(fields, Direction::Response),
+            Step::EndpointFields(fields) => self.fields(fields, Direction::Request, rule),
+            Step::Answer(AnswerEdit::Fields(fields)) => self.fields(fields, Direction::Response, rule),
+            Step::Chosen(fields) => self.chosen(fields, Direction::Request, rule),
+            Step::Answer(AnswerEdit::Chosen(fields)) => self.chosen(fields, Direction::Response, rule),
             Step::Received(ReceivedEdit::Hide(names)) => {
                 self.response.remove.extend(names.iter().map(ToString::to_string));
             }
             Step::Answer(AnswerEdit::StrictTransportSecurity(value)) => self.hsts = Some(value),
             Step::Path(path) => self.path = Some(path),
+            Step::Request(RequestEdit::ForwardedPrefix(path)) => {
+                self.own.forwarded_prefix =
+                    Some(path).filter(|_| rule.has_own_filters).and_then(own_filter::substitution);
+                if self.own.forwarded_prefix.is_none() {
+                    self.remarks.extend(feature(step));
+                }
+            }
             Step::Request(RequestEdit::Host(host)) => self.host = Some(host.to_string()),
             Step::Mirror(mirror) => self.mirrors.push(mirror),
+            Step::Pages(pages) => self.pages = Some(pages),
+            Step::Fallback(fallback) if !is_of_canary(fallback) => self.fallback = Some(fallback),
             other => self.remarks.extend(feature(other)),
         }
     }
@@ -108,23 +131,94 @@ impl<'f> Filters<'f> {
         self.cors = Some(cors(of));
     }
 
-    /// Fields whose value is the same for every request.
-    fn fields(&mut self, fields: &[FieldTemplate], direction: Direction) {
+    /// Whether the rule answers every request itself.
+    pub(crate) fn responds(&self) -> bool {
+        self.own.direct_response.is_some()
+    }
+
+    /// A response of the rule itself, or a guard that closes it.
+    fn respond(&mut self, of: &Respond, rule: Context<'_>) {
+        let response = Some(of).filter(|_| rule.has_own_filters);
+        let Some((response, headers)) = response.and_then(|of| own_filter::response(of, rule.labels)) else {
+            return self.closed.extend(protection(&Guard::Respond(of.clone().into())));
+        };
+        if of.content == Content::Status {
+            let what = "the response has no body, which says its status in ingress-nginx";
+            self.remarks.push(Remark::differs(SNIPPETS, what));
+        }
+        self.own.direct_response = Some(response);
+        if let Some(headers) = headers {
+            self.own.response_headers.get_or_insert_default().set.extend(headers.set);
+        }
+        self.remarks.push(Remark::same(SNIPPETS));
+    }
+
+    /// Fields that replace others.
+    fn fields(&mut self, fields: &[FieldTemplate], direction: Direction, rule: Context<'_>) {
         for field in fields {
-            let Some(value) = constant(field) else {
+            if !self.field(field, direction, Headers::Replaced, rule) {
                 let what = format!("the field {} has parts of the request in its value", field.name);
                 self.remarks.push(Remark::lost(HEADERS, what));
-                continue;
-            };
-            let edit = match direction {
-                Direction::Request => &mut self.request,
-                Direction::Response => &mut self.response,
-            };
-            match value.is_empty() {
-                true => edit.remove.push(field.name.to_string()),
-                false => set(edit, &field.name, &value),
             }
         }
+    }
+
+    /// Fields of snippets.
+    fn chosen(&mut self, of: &ChosenFields, direction: Direction, rule: Context<'_>) {
+        let of_success = of.statuses == OF_SUCCESS;
+        if !of.when.is_empty() || !(of.statuses.is_empty() || of_success) {
+            let what = "the headers that snippets set or add under conditions are neither set nor added";
+            return self.remarks.push(Remark::lost(SNIPPETS, what));
+        }
+        let headers = if of.manner == Manner::Set { Headers::Replaced } else { Headers::Kept };
+        for field in &of.fields {
+            if !self.field(field, direction, headers, rule) {
+                let what = format!("the header {} of a snippet is neither set nor added", field.name);
+                self.remarks.push(Remark::lost(SNIPPETS, what));
+            }
+        }
+        if of_success {
+            let what = "headers of add_header without always are on responses of all statuses";
+            self.remarks.push(Remark::differs(SNIPPETS, what));
+        }
+        self.remarks.push(Remark::same(SNIPPETS));
+    }
+
+    /// Adds a field: as the Gateway API says it where its value is the same for every request, else as only a filter of Fairway's own
+    /// does. `false` where neither does.
+    fn field(
+        &mut self,
+        field: &FieldTemplate,
+        direction: Direction,
+        headers: Headers,
+        rule: Context<'_>,
+    ) -> bool {
+        let (edit, own) = match direction {
+            Direction::Request => (&mut self.request, &mut self.own.request_headers),
+            Direction::Response => (&mut self.response, &mut self.own.response_headers),
+        };
+        let Some(value) = constant(field).filter(|_| !is_of_the_hop(&field.name)) else {
+            return rule.has_own_filters && own_filter::add_header(own, field, headers, rule.labels);
+        };
+        let name = field.name.to_string();
+        match (headers, value.is_empty()) {
+            (Headers::Replaced, true) => edit.remove.push(name),
+            (Headers::Replaced, false) => set(edit, &name, &value),
+            (Headers::Kept, true) => {}
+            (Headers::Kept, false) => edit.add.push(HttpHeader { name, value }),
+        }
+        true
+    }
+
+    /// What only a filter of Fairway's own says, with the new path.
+    pub(crate) fn own(&self, path: Option<PathSubstitution>) -> Option<RouteFilterSpec> {
+        let mut own = self.own.clone();
+        if self.redirect.is_some() || self.responds() {
+            (own.forwarded_prefix, own.request_headers) = (None, None);
+        } else {
+            own.path_rewrite = path;
+        }
+        (own != RouteFilterSpec::default()).then_some(own)
     }
 
     /// Those of the route in the order in which Fairway applies them, with `path` as the new path.
@@ -159,6 +253,14 @@ impl<'f> Filters<'f> {
         }
         filters
     }
+}
+
+/// What is known of a rule besides what it does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'r> {
+    pub(crate) labels: &'r RuleLabels,
+    /// Whether its route may name filters of Fairway's own.
+    pub(crate) has_own_filters: bool,
 }
 
 /// Which fields are changed.
@@ -243,10 +345,6 @@ fn feature(step: Step<'_>) -> Option<Remark> {
             &["x-forwarded-prefix"],
             "endpoints do not get the field, which has parts of the path in its value",
         ),
-        Step::Chosen(_) | Step::Answer(AnswerEdit::Chosen(_)) => (
-            &["configuration-snippet", "server-snippet"],
-            "the headers of snippets are neither set nor added",
-        ),
         Step::HeadBound(_) => (&["proxy-buffer-size"], "the usual limit of the head of a response holds"),
         Step::Rate(_) => (&["limit-rate", "limit-rate-after"], "responses have no limit of their speed"),
         Step::Received(ReceivedEdit::Cookies(_)) => {
@@ -255,7 +353,6 @@ fn feature(step: Step<'_>) -> Option<Remark> {
         Step::Received(ReceivedEdit::Location(_)) => {
             (&["proxy-redirect-from", "proxy-redirect-to"], "Location of endpoints stays as it is")
         }
-        Step::Pages(_) => (&["custom-http-errors", "default-backend"], "error responses stay as they are"),
         Step::RetryStatuses(_) => (&["proxy-next-upstream"], "no request is tried again after a response"),
         Step::Unlogged => (&["enable-access-log"], "requests are written to the access log"),
         Step::Tracing(_) => (
@@ -264,9 +361,6 @@ fn feature(step: Step<'_>) -> Option<Remark> {
              ConfigMap does",
         ),
         Step::GrpcWeb => return Some(Remark::differs(&["backend-protocol"], "gRPC-Web is not translated")),
-        Step::Fallback(fallback) if !is_of_canary(fallback) => {
-            (&["default-backend"], "paths whose Service has no endpoints answer 503")
-        }
         _ => return None,
     };
     Some(Remark::lost(about, what))
@@ -436,10 +530,43 @@ mod tests {
     use super::*;
     use crate::gateway::remark::Fate;
 
+    fn of(phases: &Phases) -> Filters<'_> {
+        Filters::of(phases, Context { labels: &RuleLabels::default(), has_own_filters: true })
+    }
+
+    #[test]
+    fn headers_of_snippets_are_said_by_the_gateway_api_where_it_can() {
+        let field = |name: &str, part: TemplatePart| FieldTemplate {
+            name: name.into(),
+            value: fairway_model::Template(vec![part]),
+        };
+        let chosen = |fields: Vec<FieldTemplate>| {
+            let origin = "x".into();
+            let (when, statuses) = (Vec::new(), OF_SUCCESS.to_vec());
+            Phases::from(AnswerEdit::Chosen(Arc::new(ChosenFields {
+                origin,
+                when,
+                statuses,
+                manner: Manner::Add,
+                fields,
+            })))
+        };
+        let phases =
+            chosen(vec![field("X-A", TemplatePart::Text("a".into())), field("X-B", TemplatePart::Address)]);
+        let found = of(&phases);
+        assert_eq!(found.response.add.len(), 1);
+        assert_eq!(found.own(None).unwrap().response_headers.unwrap().add[0].value, "{client.address}");
+        let fates: Vec<_> = found.remarks.iter().map(|remark| remark.fate).collect();
+        assert_eq!(fates, [Fate::Differs, Fate::Same]);
+        let labels = RuleLabels::default();
+        let foreign = Filters::of(&phases, Context { labels: &labels, has_own_filters: false });
+        assert_eq!(foreign.remarks[0].fate, Fate::Lost);
+    }
+
     #[test]
     fn what_protects_closes_and_what_does_not_is_lost() {
         let phases = Phases { unlogged: true, ..Guard::OverTls.into() };
-        let found = Filters::of(&phases);
+        let found = of(&phases);
         assert_eq!(found.closed, ["the refusal of plain requests"]);
         assert_eq!(
             found.remarks,
@@ -450,7 +577,7 @@ mod tests {
     #[test]
     fn how_requests_are_traced_is_left_to_the_listener() {
         let phases = Phases { tracing: Some(Arc::default()), ..Phases::default() };
-        let found = Filters::of(&phases);
+        let found = of(&phases);
         assert!(found.closed.is_empty());
         let [remark] = &found.remarks[..] else { panic!("{:?}", found.remarks) };
         assert_eq!(remark.fate, Fate::Lost);
@@ -485,7 +612,7 @@ mod tests {
     #[test]
     fn strict_transport_security_is_for_answers_over_tls() {
         let phases = AnswerEdit::StrictTransportSecurity("max-age=1".into()).into();
-        let found = Filters::of(&phases);
+        let found = of(&phases);
         assert!(found.for_route(None, false).is_empty());
         let set = found.for_route(None, true).pop().and_then(|it| it.response_header_modifier).unwrap().set;
         assert_eq!((set[0].name.as_str(), set[0].value.as_str()), ("Strict-Transport-Security", "max-age=1"));

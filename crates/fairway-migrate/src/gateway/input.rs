@@ -40,6 +40,16 @@ pub struct Choice {
     pub allow_loss: bool,
 }
 
+/// The class of Gateways that Fairway serves unless it is told otherwise.
+pub(crate) const OWN_CLASS: &str = "fairway";
+
+impl Choice {
+    /// Whether the Gateway is one of Fairway, which alone knows its policies and filters.
+    pub(crate) fn has_own_kinds(&self) -> bool {
+        self.class == OWN_CLASS
+    }
+}
+
 impl<'i> Input<'i> {
     /// The configuration that the Ingresses lead to.
     pub(crate) fn config(&self) -> &'i Config {

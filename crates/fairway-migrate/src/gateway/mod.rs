@@ -1,7 +1,7 @@
 //! Ingresses as objects of the Gateway API, and what is lost on the way ([`moved`]).
 //!
 //! The input is what translation made of the Ingresses, not their text: who wins a path, which rule a canary has and where a
-//! redirect leads is decided already. `filters`, `paths` and `backends` turn the parts of a rule, `drafts` puts them together for
+//! redirect leads is decided already. `filters`, `paths` and `backends` turn the parts of a rule, `own_filter` those that only a filter of Fairway's own says, `drafts` puts them together for
 //! requests in the clear and over TLS, `routes`, `streams` and `listeners` collect them into objects, and `rows` says of each
 //! annotation what became of it.
 
@@ -15,6 +15,7 @@ mod missing;
 mod moving;
 mod naming;
 mod object;
+mod own_filter;
 mod paths;
 mod pattern;
 mod remark;

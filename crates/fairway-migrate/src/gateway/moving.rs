@@ -97,7 +97,8 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
     let mut objects = listening.written;
     objects.extend(listeners::grants_for_services(&foreign));
     objects.extend(policies(&backends.policies));
-    objects.extend(bodies.policies(&choice.class, &mut remarks));
+    objects.append(&mut routes.filters.written);
+    objects.extend(bodies.policies(choice.has_own_kinds(), &mut remarks));
     let (ingresses, of_others) = entries(input, &mut remarks, &routes.of);
     let mut commented = commented(routes.written, &ingresses);
     objects.append(&mut commented);

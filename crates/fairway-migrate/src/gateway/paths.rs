@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use fairway_model::{FieldMatch, Match, PathMatch, PathRewrite, TextMatch};
 use fairway_objects::gateway_api::{HttpPathModifier, HttpRouteMatch, TypedValue, ValueMatch};
+use fairway_objects::policies::PathSubstitution;
 
+use crate::gateway::own_filter;
 use crate::gateway::pattern::{self, Rest, Shape};
 use crate::gateway::remark::Remark;
 
@@ -27,6 +29,8 @@ pub(crate) struct Matched {
     pub(crate) of: HttpRouteMatch,
     /// The new path.
     pub(crate) path: Option<HttpPathModifier>,
+    /// The same where only a filter of Fairway's own says it.
+    pub(crate) substitution: Option<PathSubstitution>,
     /// Why the path cannot become what it should.
     pub(crate) lost: Option<String>,
     pub(crate) remarks: Vec<Remark>,
@@ -46,16 +50,25 @@ impl Style {
     }
 }
 
-/// A match and a rewrite.
-pub(crate) fn matched(of: &Match, rewrite: Option<&PathRewrite>, style: Style) -> Matched {
+/// A match and a rewrite, which a filter of Fairway's own may say.
+pub(crate) fn matched(
+    of: &Match,
+    rewrite: Option<&PathRewrite>,
+    style: Style,
+    has_own_filters: bool,
+) -> Matched {
+    let own = rewrite.filter(|_| has_own_filters).and_then(own_filter::substitution);
     let mut matched = Matched::default();
     let (kind, value) = match &of.path {
         PathMatch::Exact(path) => ("Exact", path.to_string()),
         PathMatch::Prefix(path) => ("PathPrefix", without_slash(path).to_owned()),
-        PathMatch::Regex { pattern, ignore_case } => matched.pattern(pattern, *ignore_case, rewrite, style),
+        PathMatch::Regex { pattern, ignore_case } => {
+            let rewrite = (rewrite, own.clone());
+            matched.pattern(pattern, *ignore_case, rewrite, style)
+        }
     };
     if matched.path.is_none() && !matches!(of.path, PathMatch::Regex { .. }) {
-        matched.rewrite(rewrite, kind);
+        matched.rewrite(rewrite, kind, own);
     }
     matched.of.path = Some(TypedValue { type_: Some(kind.to_owned()), value: Some(value) });
     matched.of.method = of.method.as_ref().map(ToString::to_string);
@@ -75,7 +88,7 @@ impl Matched {
         &mut self,
         pattern: &str,
         ignore_case: bool,
-        rewrite: Option<&PathRewrite>,
+        (rewrite, own): (Option<&PathRewrite>, Option<PathSubstitution>),
         style: Style,
     ) -> (&'static str, String) {
         let shape = pattern::shape(pattern);
@@ -83,7 +96,7 @@ impl Matched {
             None => None,
             Some(PathRewrite::Regex { replacement, .. }) => Some(&**replacement),
             Some(other) => {
-                self.rewrite(Some(other), "RegularExpression");
+                self.rewrite(Some(other), "RegularExpression", None);
                 return ("RegularExpression", pattern::covering(pattern, ignore_case));
             }
         };
@@ -91,6 +104,7 @@ impl Matched {
         let needs_prefix = matches!(&modifier, Some(Ok(Some(it))) if it.replace_prefix_match.is_some());
         match modifier {
             Some(Ok(modifier)) => self.path = modifier,
+            Some(Err(_)) if own.is_some() => self.substitution = own,
             Some(Err(why)) => {
                 self.remarks.push(Remark::lost(PATTERNS, why.clone()));
                 self.lost = Some(why);
@@ -131,7 +145,7 @@ impl Matched {
         }
     }
 
-    fn rewrite(&mut self, rewrite: Option<&PathRewrite>, kind: &str) {
+    fn rewrite(&mut self, rewrite: Option<&PathRewrite>, kind: &str, own: Option<PathSubstitution>) {
         match (rewrite, kind) {
             (None, _) => {}
             (Some(PathRewrite::Full(path)), _) => self.path = Some(full(path)),
@@ -139,6 +153,7 @@ impl Matched {
             (Some(PathRewrite::Regex { replacement, .. }), _) if is_plain(replacement) => {
                 self.path = Some(full(replacement));
             }
+            (Some(_), _) if own.is_some() => self.substitution = own,
             (Some(_), _) => self.lost = Some("parts of this path cannot be replaced".to_owned()),
         }
     }
@@ -250,7 +265,7 @@ mod tests {
             ignore_case: true,
         });
         let of = Match { path: path.clone(), ..Match::default() };
-        let found = matched(&of, rewrite.as_ref(), Style::of(std::iter::once(&path)));
+        let found = matched(&of, rewrite.as_ref(), Style::of(std::iter::once(&path)), false);
         if let Some(lost) = found.lost {
             return Err(lost);
         }
@@ -290,6 +305,21 @@ mod tests {
         ] {
             assert!(said(pattern, Some(replacement)).is_err(), "{pattern} {replacement}");
         }
+    }
+
+    #[test]
+    fn what_no_path_modifier_says_a_filter_of_fairway_does() {
+        let rewritten = |pattern: &str, replacement: &str| {
+            let path = PathMatch::Regex { pattern: pattern.into(), ignore_case: true };
+            let (pattern, replacement) = (pattern.into(), replacement.into());
+            let rewrite = PathRewrite::Regex { pattern, replacement, ignore_case: true };
+            let of = Match { path, ..Match::default() };
+            let found = matched(&of, Some(&rewrite), Style::Expressions, true);
+            (found.path.is_some(), found.substitution.is_some(), found.lost.is_some())
+        };
+        assert_eq!(rewritten("/([a-z]+)/(.*)", "/$2/$1"), (false, true, false));
+        assert_eq!(rewritten("/api(/|$)(.*)", "/$2"), (true, false, false));
+        assert_eq!(rewritten("/a/(.*)|/b/(.*)", "/$2"), (false, false, true));
     }
 
     #[test]

@@ -43,6 +43,11 @@ pub struct Remark {
 }
 
 impl Remark {
+    /// Something that is known only now to be the same.
+    pub(crate) fn same(about: &'static [&'static str]) -> Self {
+        Self { fate: Fate::Same, about, what: String::new() }
+    }
+
     /// Something is close to what it was.
     pub(crate) fn differs(about: &'static [&'static str], what: impl Into<String>) -> Self {
         Self { fate: Fate::Differs, about, what: what.into() }

@@ -8,13 +8,17 @@ use fairway_model::HostPattern;
 use fairway_objects::gateway_api::{
     GrpcBackendRef, GrpcMethodMatch, GrpcRoute, GrpcRouteFilter, GrpcRouteMatch, GrpcRouteRule,
     GrpcRouteSpec, HttpBackendRef, HttpRoute, HttpRouteFilter, HttpRouteMatch, HttpRouteRule, HttpRouteSpec,
-    ParentReference,
+    LocalObjectReference, ParentReference,
 };
 use fairway_objects::object::ObjectKey;
+use fairway_objects::policies::{RouteFilter, RouteFilterSpec};
+use k8s_openapi::Resource;
 
 use crate::gateway::drafts::{Draft, Drafts};
+use crate::gateway::filters;
 use crate::gateway::naming::{self, Names};
 use crate::gateway::object::{self, Written};
+use crate::gateway::own_filter::has_headers_only;
 use crate::gateway::remark::{Remark, Remarks};
 
 /// Gateway API `HTTPRouteSpec.hostnames` and `HTTPRouteSpec.rules`.
@@ -48,6 +52,46 @@ struct Block {
 pub(crate) struct Routes {
     pub(crate) written: Vec<(ObjectKey, Written)>,
     pub(crate) of: BTreeMap<ObjectKey, Vec<String>>,
+    pub(crate) filters: OwnFilters,
+}
+
+/// The filters of Fairway's own that rules name: rules that do the same name the same.
+#[derive(Debug, Default)]
+pub(crate) struct OwnFilters {
+    pub(crate) written: Vec<Written>,
+    names: Names,
+    known: Vec<(ObjectKey, RouteFilterSpec)>,
+}
+
+impl OwnFilters {
+    /// The rule of a draft, which names what it does.
+    fn name(&mut self, ingress: &ObjectKey, draft: &Draft) -> Draft {
+        let mut draft = draft.clone();
+        if let Some(spec) = draft.filter.take() {
+            let reference = LocalObjectReference {
+                group: RouteFilter::GROUP.to_owned(),
+                kind: RouteFilter::KIND.to_owned(),
+                name: self.named(ingress, spec).name.to_string(),
+            };
+            let filter = filters::kind("ExtensionRef");
+            draft.rule.filters.push(HttpRouteFilter { extension_ref: Some(reference), ..filter });
+        }
+        draft
+    }
+
+    fn named(&mut self, ingress: &ObjectKey, spec: RouteFilterSpec) -> ObjectKey {
+        let is_known = |(key, known): &&(ObjectKey, RouteFilterSpec)| {
+            key.namespace == ingress.namespace && *known == spec
+        };
+        if let Some((key, _)) = self.known.iter().find(is_known) {
+            return key.clone();
+        }
+        let key = named(&ingress.namespace, &self.names.free(&ingress.namespace, &ingress.name));
+        let about = vec!["Fairway's own: its CRD must be installed (policies.crds.install=true)".to_owned()];
+        self.written.push(object::written::<RouteFilter>(&key, &spec, about));
+        self.known.push((key.clone(), spec));
+        key
+    }
 }
 
 /// The routes of all Ingresses.
@@ -70,9 +114,10 @@ pub(crate) fn routes(
             for part in block.drafts.chunks(MOST_RULES) {
                 let wanted = format!("{}{}", ingress.name, block.suffix);
                 let key = named(&ingress.namespace, &names.free(&ingress.namespace, &wanted));
+                let part: Vec<_> = part.iter().map(|draft| routes.filters.name(ingress, draft)).collect();
                 let written = match speaks_grpc {
-                    true => grpc_route(&key, &block, part),
-                    false => http_route(&key, &block, part),
+                    true => grpc_route(&key, &block, &part),
+                    false => http_route(&key, &block, &part),
                 };
                 let kind = if speaks_grpc { "GRPCRoute" } else { "HTTPRoute" };
                 routes.of.entry(ingress.clone()).or_default().push(format!("{kind} {key}"));
@@ -137,7 +182,10 @@ fn add(
 
 /// Hosts of which everything can be said by GRPCRoutes: they cannot share a host with HTTPRoutes.
 fn grpc_hosts(hosts: &OfHosts) -> BTreeSet<HostPattern> {
-    let fits = |draft: &Draft| (draft.grpc || draft.closed.is_some()) && grpc_rule(&draft.rule).is_some();
+    let fits = |draft: &Draft| {
+        let speaks_grpc = draft.grpc || draft.closed.is_some();
+        speaks_grpc && draft.filter.as_ref().is_none_or(has_headers_only) && grpc_rule(&draft.rule).is_some()
+    };
     let side_fits = |drafts: &[&Draft]| {
         drafts.iter().all(|draft| is_redirect(draft)) || drafts.iter().all(|draft| fits(draft))
     };
@@ -225,13 +273,13 @@ fn grpc_match(of: &HttpRouteMatch) -> Option<GrpcRouteMatch> {
 }
 
 fn grpc_filter(of: &HttpRouteFilter) -> Option<GrpcRouteFilter> {
-    let known = ["RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror"];
+    let known = ["RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror", "ExtensionRef"];
     known.contains(&&*of.type_).then(|| GrpcRouteFilter {
         type_: of.type_.clone(),
         request_header_modifier: of.request_header_modifier.clone(),
         response_header_modifier: of.response_header_modifier.clone(),
         request_mirror: of.request_mirror.clone(),
-        extension_ref: None,
+        extension_ref: of.extension_ref.clone(),
     })
 }
 

@@ -39,6 +39,8 @@ const CARRIED: &[&str] = &[
     "cors-expose-headers",
     "cors-max-age",
     "custom-headers",
+    "custom-http-errors",
+    "default-backend",
     "enable-cors",
     "enable-opentelemetry",
     "fairway.dev/compat",
@@ -104,14 +106,16 @@ pub(crate) fn rows(ingress: &Ingress, prefix: &str, remarks: &mut Vec<Remark>) -
         let (fate, why) = fate(name, value.trim(), remarks);
         rows.push(Row { annotation: annotation.clone(), value: value.trim().to_owned(), fate, why });
     }
-    remarks.retain(|remark| !remark.about.iter().any(|name| told.contains(name)));
+    remarks
+        .retain(|remark| remark.fate != Fate::Same && !remark.about.iter().any(|name| told.contains(name)));
     rows
 }
 
 fn fate(name: &str, value: &str, remarks: &[Remark]) -> (Fate, String) {
     let said: Vec<&Remark> = remarks.iter().filter(|remark| remark.about.contains(&name)).collect();
     if let Some(worst) = said.iter().map(|remark| remark.fate).max() {
-        let whats: Vec<_> = said.iter().map(|remark| remark.what.as_str()).collect();
+        let whats = said.iter().map(|remark| remark.what.as_str()).filter(|what| !what.is_empty());
+        let whats: Vec<_> = whats.collect();
         return (worst, whats.join("; "));
     }
     let asks_nothing = value.is_empty() || (value == "false" && !USUAL.contains(&(name, "true")));

@@ -59,6 +59,30 @@ pub struct BackendTrafficPolicySpec {
     /// Which bodies are held before they go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffering: Option<BodyBuffering>,
+    /// Which responses another Service makes instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_pages: Option<ErrorPages>,
+}
+
+/// Which responses another Service makes instead.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ErrorPages {
+    /// Statuses from 400 to 599.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub statuses: Vec<i32>,
+    /// Who makes them.
+    pub backend_ref: PageService,
+}
+
+/// A port of a Service in the namespace of the policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PageService {
+    /// Its name.
+    pub name: String,
+    /// The number of its port.
+    pub port: i32,
 }
 
 /// Which endpoint gets a request.

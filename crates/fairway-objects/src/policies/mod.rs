@@ -7,6 +7,7 @@
 mod backends;
 mod clients;
 mod extensions;
+mod filters;
 mod identity;
 mod references;
 mod security;
@@ -14,8 +15,8 @@ mod size;
 
 pub use backends::{
     BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BodyBufferSize, BodyBuffering,
-    CompressionCoding, HashPart, Health, HealthCheck, Hedging, LoadBalancing, OutlierEjection,
-    ResponseCompression, RetryPolicy, SessionCookie,
+    CompressionCoding, ErrorPages, HashPart, Health, HealthCheck, Hedging, LoadBalancing, OutlierEjection,
+    PageService, ResponseCompression, RetryPolicy, SessionCookie,
 };
 pub use clients::{
     BlockedClients, ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy,
@@ -26,6 +27,7 @@ pub use extensions::{
     ExtensionPolicy, ExtensionPolicySpec, ExternalProcessor, HeaderMutationRules, MessageProcessing,
     ProcessingMode,
 };
+pub use filters::{DirectResponse, HeaderValues, NamedValue, PathSubstitution, RouteFilter, RouteFilterSpec};
 pub use identity::{
     ApiKey, Authorization, AuthorizationRule, ClaimHeader, ClaimValues, CredentialSource, HeaderCondition,
     Jwt, JwtIssuer, JwtKeys, Oidc, OidcParameter,

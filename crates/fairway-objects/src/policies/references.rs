@@ -27,7 +27,7 @@ pub struct SecretReference {
 }
 
 /// A port of a Service.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceReference {
     /// Its name.

@@ -48,6 +48,9 @@ pub(super) fn respond<'r>(
             let has_type = status != 204 && status != 304;
             say(buffers, status, has_type.then_some(media_type.as_bytes()), &text);
         }
+        Content::Fixed { body, media_type } => {
+            say(buffers, status, media_type.as_deref().map(str::as_bytes), body.as_bytes());
+        }
         Content::Location(url) => {
             let url = template::text(url, of, buffers);
             redirect(status, &url, context, buffers);

@@ -142,6 +142,8 @@ fn respond(to: &CompiledRespond, request: &Prepared<'_>) -> Ruling {
                 false => Ruling::Pass,
             }
         }
-        Content::Status | Content::Empty | Content::Text(..) => Ruling::Answered(OwnAnswer::plain(status)),
+        Content::Status | Content::Empty | Content::Text(..) | Content::Fixed { .. } => {
+            Ruling::Answered(OwnAnswer::plain(status))
+        }
     }
 }

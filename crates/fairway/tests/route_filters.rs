@@ -1,0 +1,162 @@
+//! `fairway run` as a process: what HTTPRouteFilters do for the rules that name them.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use fairway_testkit::manifests::{Manifests, service_with_endpoints};
+use fairway_testkit::wait::{PATIENCE, eventually, free_port};
+use fairway_testkit::{Answer, Backend, Client, Fairway, RawResponse, Request};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
+
+/// A Gateway with an HTTPRoute that has a rule for each filter, `/NAME` for the filter `NAME`, and one without a filter.
+struct Site {
+    manifests: Manifests,
+    backend: Backend,
+    gateway: SocketAddr,
+}
+
+impl Site {
+    async fn new(filters: &[&str]) -> Self {
+        let backend =
+            Backend::http(|_| Answer::with_headers(200, &[("X-Internal", "yes")], "from the backend")).await;
+        let (manifests, port) = (Manifests::new(), free_port());
+        manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[backend.address()]));
+        manifests.put("gateway.yaml", format!(
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {{name: fairway}}\n\
+             spec: {{controllerName: fairway.dev/gateway-controller}}\n---\n\
+             apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: edge, namespace: a}}\n\
+             spec:\n  gatewayClassName: fairway\n  listeners:\n  - {{name: http, port: {port}, protocol: HTTP}}\n"
+        ));
+        let rule = |name: &&str| {
+            format!(
+                "  - matches: [{{path: {{value: /{name}}}}}]\n    backendRefs: [{{name: web, port: 80}}]\n    \
+                 filters: [{{type: ExtensionRef, extensionRef: {{group: fairway.dev, kind: HTTPRouteFilter, name: {name}}}}}]\n"
+            )
+        };
+        let rules: String = filters.iter().map(rule).collect();
+        manifests.put(
+            "route.yaml",
+            format!(
+                "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: web, namespace: a}}\n\
+                 spec:\n  parentRefs: [{{name: edge}}]\n  rules:\n{rules}  - backendRefs: [{{name: web, port: 80}}]\n"
+            ),
+        );
+        Self { manifests, backend, gateway: SocketAddr::from(([127, 0, 0, 1], port)) }
+    }
+
+    /// The filter of that name; `spec` is indented by two.
+    fn filter(&self, name: &str, spec: &str) {
+        let filter = format!(
+            "apiVersion: fairway.dev/v1alpha1\nkind: HTTPRouteFilter\nmetadata: {{name: {name}, namespace: a}}\n\
+             spec:\n{spec}"
+        );
+        self.manifests.put(&format!("filter-{name}.yaml"), filter);
+    }
+
+    /// Of two workers, the second may still answer by what was before when the first one knows of a change.
+    async fn run(&self) -> Fairway {
+        let flags = ["--gateway-address", "127.0.0.1", "--workers", "1"];
+        Fairway::ready(Path::new(BINARY), self.manifests.path(), &flags).await
+    }
+
+    async fn ask(&self, path: &str, headers: &[(&str, &str)]) -> RawResponse {
+        let request = Request::get("a.test", path).close();
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+        Client::connect(self.gateway).await.unwrap().exchange(&request).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn headers_have_parts_of_the_request_and_the_backend_cannot_undo_them() {
+    let site = Site::new(&["headers"]).await;
+    site.filter(
+        "headers",
+        "  requestHeaders:\n    set:\n    - {name: X-Client, value: \"{client.address}\"}\n    \
+         - {name: X-From, value: \"{request.method} {request.host}{request.path} {{{header.x-user}}}\"}\n    \
+         - {name: X-Absent, value: \"{cookie.none}\"}\n    add: [{name: X-Tag, value: edge}]\n    remove: [X-Secret]\n  \
+         responseHeaders:\n    set: [{name: X-Echo, value: \"{query.q}\"}]\n    remove: [X-Internal]\n",
+    );
+    let _fairway = site.run().await;
+    let sent =
+        [("X-User", "a"), ("X-Secret", "b"), ("X-Tag", "c"), ("X-Client", "forged"), ("X-Absent", "d")];
+    let answer = site.ask("/headers/%0d%0aX-Evil:%201?q=7", &sent).await;
+    assert_eq!((answer.status, answer.header("X-Echo"), answer.header("X-Internal")), (200, Some("7"), None));
+    let seen = site.backend.requests().pop().unwrap();
+    assert_eq!(seen.header("X-Client"), Some("127.0.0.1"));
+    assert_eq!(seen.header("X-From"), Some("GET a.test/headers/  X-Evil: 1 {a}"), "line breaks are spaces");
+    assert_eq!([seen.header("X-Secret"), seen.header("X-Absent"), seen.header("X-Evil")], [None; 3]);
+    let tags: Vec<_> = seen.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("X-Tag")).collect();
+    assert_eq!(tags.len(), 2, "{tags:?}");
+    site.ask("/", &sent).await;
+    let other = site.backend.requests().pop().unwrap();
+    assert_eq!(other.header("X-Client"), Some("forged"), "a rule without the filter changes nothing");
+}
+
+#[tokio::test]
+async fn a_response_is_given_without_the_backend_and_with_its_headers() {
+    let site = Site::new(&["fixed", "empty", "moved"]).await;
+    site.filter(
+        "fixed",
+        "  directResponse: {statusCode: 503, contentType: application/json, body: '{\"down\": true}'}\n",
+    );
+    site.filter("empty", "  directResponse: {statusCode: 204}\n");
+    site.filter(
+        "moved",
+        "  directResponse: {statusCode: 308}\n  responseHeaders:\n    \
+         set: [{name: Location, value: \"https://new.test{request.uri}\"}]\n",
+    );
+    let _fairway = site.run().await;
+    let fixed = site.ask("/fixed/a.png", &[]).await;
+    assert_eq!((fixed.status, fixed.header("Content-Type")), (503, Some("application/json")));
+    assert_eq!(fixed.body, b"{\"down\": true}");
+    let empty = site.ask("/empty", &[]).await;
+    assert_eq!((empty.status, empty.body.len(), empty.header("Content-Type")), (204, 0, None));
+    let moved = site.ask("/moved/a?b=c", &[]).await;
+    assert_eq!((moved.status, moved.header("Location")), (308, Some("https://new.test/moved/a?b=c")));
+    assert_eq!(moved.header("Content-Length"), Some("0"));
+    let head = Request::new("HEAD", "/fixed").header("Host", "a.test").close();
+    let head = Client::connect(site.gateway).await.unwrap().exchange(&head).await.unwrap();
+    assert_eq!((head.status, head.body.len()), (503, 0));
+    assert_eq!(site.backend.request_count(), 0);
+}
+
+#[tokio::test]
+async fn paths_are_rewritten_by_a_regular_expression() {
+    let site = Site::new(&["old"]).await;
+    site.filter(
+        "old",
+        "  pathRewrite: {pattern: \"/old/([a-z]+)/([0-9]+)$\", substitution: \"/$2/$1?from=old\"}\n  \
+         forwardedPrefix: {pattern: \"(/[a-z]+)/.*\", substitution: $1}\n",
+    );
+    let _fairway = site.run().await;
+    site.ask("/old/item/7?q=1", &[]).await;
+    let seen = site.backend.requests().pop().unwrap();
+    assert_eq!((&*seen.target, seen.header("X-Forwarded-Prefix")), ("/7/item?from=old&q=1", Some("/old")));
+    site.ask("/old/other", &[]).await;
+    let seen = site.backend.requests().pop().unwrap();
+    assert_eq!(seen.target, "/old/other", "what the pattern does not find stays");
+}
+
+#[tokio::test]
+async fn a_rule_is_closed_while_its_filter_is_missing_or_invalid_and_no_other_is() {
+    let site = Site::new(&["first", "second"]).await;
+    site.filter("second", "  directResponse: {body: second}\n");
+    let _fairway = site.run().await;
+    let status = |path: &'static str| {
+        let site = &site;
+        async move { site.ask(path, &[]).await.status }
+    };
+    assert_eq!((status("/first").await, status("/second").await, status("/").await), (500, 200, 200));
+    site.filter("first", "  directResponse: {statusCode: 418}\n");
+    eventually("the filter is there", PATIENCE, || async { status("/first").await == 418 }).await;
+    site.filter("first", "  requestHeaders: {set: [{name: X-A, value: \"{request.body}\"}]}\n");
+    eventually("the filter is invalid", PATIENCE, || async { status("/first").await == 500 }).await;
+    let check = Command::new(BINARY).arg("check").arg(site.manifests.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&check.stdout).into_owned();
+    let problem =
+        "HTTPRouteFilter a/first cannot be used: spec.requestHeaders.set[0].value: it has {request.body}";
+    assert!(said.contains(problem) && said.contains("spec.rules[0].filters"), "{said}");
+    assert_eq!((status("/first").await, status("/second").await, status("/").await), (500, 200, 200));
+}
