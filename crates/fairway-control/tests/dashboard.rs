@@ -125,6 +125,7 @@ impl Inspector for Busy {
     fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> Answering<Vec<LiveEndpoint>> {
         assert!(backends.len() <= 20 && most <= 100, "{} backends, {most} endpoints", backends.len());
         let endpoint = |backend| LiveEndpoint {
+            fails_checks: false,
             backend,
             address: "10.9.9.9:8080".parse().unwrap(),
             carrier: PortProtocol::Tcp,

@@ -42,7 +42,7 @@ pub struct Timeouts {
 }
 
 /// Which failures are tried again on another endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Retry {
     /// Attempts in all, the first included; at least 1.
     pub tries: u8,
@@ -57,7 +57,7 @@ pub struct Retry {
 }
 
 /// On whose word a request is tried again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RetryBy {
     /// The proxy's own: after an answer on endpoints that were not tried, and no more often than the worker's budget
     /// for retries allows.

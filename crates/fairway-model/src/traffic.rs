@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::circuit::{BackendLimits, RetryBudget};
 use crate::health::EndpointHealth;
 use crate::introduction::Introduction;
 use crate::place::TrafficDistribution;
@@ -66,7 +67,7 @@ pub struct ClientTraffic {
 }
 
 /// How the endpoints of a backend are used. `None` is as everywhere.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BackendTraffic {
     /// Which failures are tried again, whatever the rule says.
@@ -75,6 +76,15 @@ pub struct BackendTraffic {
     /// When an endpoint is not used for a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ejection: Option<Ejection>,
+    /// When an endpoint that answers slowly is not used for a time, as long as [`Self::ejection`] says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyEjection>,
+    /// What all workers together may have under way with all endpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<BackendLimits>,
+    /// How many attempts may follow another one, instead of what the worker allows all backends together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_budget: Option<RetryBudget>,
     /// Requests, or forwarded connections, that a worker may have under way with one endpoint; where all endpoints have as
     /// many, one more is refused with 503.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +101,7 @@ pub struct BackendTraffic {
 }
 
 /// When an endpoint that fails is not used for a time (passive outlier ejection).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Ejection {
     /// It is always used.
     Never,
@@ -107,9 +117,24 @@ pub enum Ejection {
     },
 }
 
+/// When an endpoint answers so slowly that it is not used for a time: after an interval in which it and others have had enough responses,
+/// and its mean time to the head of a response was so many times the median of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LatencyEjection {
+    /// How many times as slow it is.
+    pub factor: NonZeroU8,
+    /// Responses of an endpoint below which an interval says nothing about it.
+    pub responses: NonZeroU32,
+    /// How long is measured.
+    pub interval: Duration,
+}
+
 static AS_EVERYWHERE: BackendTraffic = BackendTraffic {
     retry: None,
     ejection: None,
+    latency: None,
+    limits: None,
+    retry_budget: None,
     in_flight: None,
     hedge: None,
     distribution: None,

@@ -56,6 +56,12 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// So many for each hundred that are asked for, and so many every second besides, of which it holds one second's worth at first.
+    #[must_use]
+    pub fn of(percent: u8, per_second: u16, now: Instant) -> Self {
+        Self::new(Rate { share: percent.into(), floor: u32::from(per_second) * ONE }, now)
+    }
+
     /// Holds one second's worth at first.
     fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, hundredths: Cell::new(rate.floor), filled: Cell::new(now) }
@@ -85,6 +91,17 @@ impl Budget {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_budget_without_a_share_has_what_a_second_gives_and_one_without_either_has_nothing() {
+        let start = Instant::now();
+        let (spent, nothing) = (Budget::of(0, 3, start), Budget::of(0, 0, start));
+        (0..100).for_each(|_| spent.earn());
+        assert_eq!((0..100).filter(|_| spent.spend(start)).count(), 3);
+        let later = start + Duration::from_secs(1);
+        assert_eq!((0..100).filter(|_| spent.spend(later)).count(), 3);
+        assert!(!nothing.spend(later));
+    }
 
     #[test]
     fn a_share_of_what_was_asked_and_ten_a_second_may_be_spent() {

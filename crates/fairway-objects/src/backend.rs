@@ -183,10 +183,12 @@ impl BackendRef {
     /// How its endpoints are used, and which of them are preferred.
     fn traffic(&self) -> Option<Arc<BackendTraffic>> {
         let (distribution, health) = (self.balance.distribution, self.balance.health.clone());
+        // A policy and an annotation never meet: one is for routes, the other for Ingresses.
+        let traffic = self.traffic.as_ref().or(self.balance.traffic.as_ref());
         if distribution.is_none() && health.is_none() {
-            return self.traffic.clone();
+            return traffic.cloned();
         }
-        BackendTraffic { distribution, health, ..BackendTraffic::of(self.traffic.as_ref()).clone() }.kept()
+        BackendTraffic { distribution, health, ..BackendTraffic::of(traffic).clone() }.kept()
     }
 
     /// The same with another address.

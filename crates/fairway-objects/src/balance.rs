@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use fairway_model::{
-    Balancing, EndpointHealth, SameSite, SecureCookie, SessionCarrier, SessionCookie, SessionHash,
-    SessionKey, SessionStart, Stickiness, StickyFailure, TrafficDistribution,
+    BackendTraffic, Balancing, EndpointHealth, SameSite, SecureCookie, SessionCarrier, SessionCookie,
+    SessionHash, SessionKey, SessionStart, Stickiness, StickyFailure, TrafficDistribution,
 };
 
 /// Who gets a request.
@@ -20,6 +20,8 @@ pub struct Balance {
     pub distribution: Option<TrafficDistribution>,
     /// What makes endpoints fit for requests.
     pub health: Option<Arc<EndpointHealth>>,
+    /// What else an annotation says of how endpoints are used.
+    pub traffic: Option<Arc<BackendTraffic>>,
     /// The cookie of sessions, which counts for more. It names no backend yet.
     pub cookie: Option<Arc<SessionCookie>>,
 }
@@ -42,7 +44,8 @@ pub struct HashBy {
 
 impl Default for Balance {
     fn default() -> Self {
-        Self { balancing: Balancing::RoundRobin, hash: None, distribution: None, health: None, cookie: None }
+        let (distribution, health, traffic) = (None, None, None);
+        Self { balancing: Balancing::RoundRobin, hash: None, distribution, health, traffic, cookie: None }
     }
 }
 
@@ -61,11 +64,17 @@ impl Balance {
             Some(TrafficDistribution::PreferSameNode) => ";same-node",
             Some(TrafficDistribution::Any) => ";any-zone",
         });
-        if let Some(health) = &self.health {
-            // Two that differ must never share a backend, and equal ones may.
+        // Two that differ must never share a backend, and equal ones may.
+        let hash = |of: &dyn Fn(&mut DefaultHasher)| {
             let mut hash = DefaultHasher::new();
-            health.hash(&mut hash);
-            _ = write!(suffix, ";health={:016x}", hash.finish());
+            of(&mut hash);
+            hash.finish()
+        };
+        if let Some(health) = &self.health {
+            _ = write!(suffix, ";health={:016x}", hash(&|it| health.hash(it)));
+        }
+        if let Some(traffic) = &self.traffic {
+            _ = write!(suffix, ";traffic={:016x}", hash(&|it| traffic.hash(it)));
         }
         if let Some(cookie) = &self.cookie {
             write_cookie(&mut suffix, cookie);
@@ -83,12 +92,13 @@ impl Balance {
 
     /// What annotations of ingress-nginx say of it, without Fairway's own.
     pub fn of_ingress_nginx(&self) -> Self {
-        Self { distribution: None, health: None, ..self.clone() }
+        Self { distribution: None, health: None, traffic: None, ..self.clone() }
     }
 
     /// The same with what Fairway's own annotations say in another one.
     pub fn with_own(self, of: &Self) -> Self {
-        Self { distribution: of.distribution, health: of.health.clone(), ..self }
+        let (distribution, health, traffic) = (of.distribution, of.health.clone(), of.traffic.clone());
+        Self { distribution, health, traffic, ..self }
     }
 
     /// The same where sessions do not begin: answers do not set the cookie, and requests that have it stay at their endpoint.

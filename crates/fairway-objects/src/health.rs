@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fairway_model::{EndpointHealth, HealthCheck, Probe};
 
-use crate::duration;
 use crate::external_processor::InvalidField;
+use crate::field::{invalid, time};
 use crate::policies as types;
 
 /// How often endpoints are checked where nothing is said, and the bounds of it.
@@ -104,21 +104,6 @@ fn count(field: &str, value: Option<i32>) -> Result<Option<NonZeroU8>, InvalidFi
     value.map(read).transpose()
 }
 
-fn time(
-    field: &str,
-    value: Option<&str>,
-    within: std::ops::RangeInclusive<Duration>,
-) -> Result<Option<Duration>, InvalidField> {
-    let read = |text: &str| {
-        let problem =
-            || format!("is no duration from {:?} to {:?}, such as 10s", within.start(), within.end());
-        duration::read(text)
-            .filter(|time| within.contains(time))
-            .ok_or_else(|| invalid(field, text, problem()))
-    };
-    value.map(read).transpose()
-}
-
 fn text(
     field: &str,
     value: Option<&str>,
@@ -145,11 +130,6 @@ fn is_host(text: &str) -> bool {
 /// A name of protobuf.
 fn is_service(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte))
-}
-
-fn invalid(field: &str, value: &(impl ToString + ?Sized), problem: impl Into<String>) -> InvalidField {
-    let value = Some(value.to_string()).filter(|value| !value.is_empty());
-    InvalidField { field: field.to_owned(), value, problem: problem.into() }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 
 pub mod annotations;
 pub mod backend;
+pub mod backend_traffic;
 pub mod balance;
 pub mod buffering;
 pub mod certificate;
@@ -23,6 +24,7 @@ mod endpoints;
 mod external;
 pub mod external_processor;
 pub mod few;
+mod field;
 pub mod filling;
 pub mod gateway_api;
 pub mod gateway_resources;

@@ -15,9 +15,9 @@ use fairway_objects::policies::{
     CompressionCoding, ConcurrencyLimit, CredentialSource, DirectResponse, ErrorPages, ExtensionPolicy,
     ExtensionPolicySpec, ExternalAuth, ExternalProcessor, ForwardedHeaders, GROUP, GrpcAuth, HashPart,
     HeaderCondition, HeaderMutationRules, HeaderValue, HeaderValues, Health, HealthCheck, Hedging, Http3,
-    Jwt, JwtIssuer, JwtKeys, LoadBalancing, MessageProcessing, NamedValue, Oidc, OidcParameter,
-    OutlierEjection, PageService, ParentBasedSampling, PathSubstitution, ProcessingMode, ProxyProtocol,
-    RateLimit, ResponseCompression, RetryPolicy, RouteFilter, RouteFilterSpec, SamplingRate,
+    Jwt, JwtIssuer, JwtKeys, LatencyEjection, LoadBalancing, MessageProcessing, NamedValue, Oidc,
+    OidcParameter, OutlierEjection, PageService, ParentBasedSampling, PathSubstitution, ProcessingMode,
+    ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy, RouteFilter, RouteFilterSpec, SamplingRate,
     SecretOrConfigMapReference, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference,
     SessionCookie, Size, SourceRanges, VERSION,
 };
@@ -196,12 +196,19 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
             backoff: text("1s"),
             connect_time: text("1s"),
             budget: text("None"),
+            budget_percent: Some(1),
+            min_retries_per_second: Some(1),
         }),
         outlier_ejection: Some(OutlierEjection {
             mode: text("Off"),
             consecutive_failures: Some(1),
             first_time: text("1s"),
             longest_time: text("1s"),
+            latency: Some(LatencyEjection {
+                factor: Some(3),
+                min_responses: Some(20),
+                interval: text("10s"),
+            }),
         }),
         health: Some(Health {
             check: Some(HealthCheck {
@@ -220,6 +227,10 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
         }),
         limits: Some(BackendLimits {
             requests_per_endpoint: Some(1),
+            requests: Some(1),
+            connections: Some(1),
+            pending_requests: Some(1),
+            retries: Some(1),
             request_body: Some(Size("8Mi".into())),
         }),
         hedging: Some(Hedging { connect_delay: text("1s") }),

@@ -1,5 +1,7 @@
 //! Who caused a fault, and what happened in words.
 
+use fairway_connection::upstream::Full;
+
 use crate::fault::Fault;
 
 /// Who caused a fault.
@@ -51,6 +53,9 @@ impl Fault {
             Self::NoBackend => "the rule names no backend, or all weights are zero",
             Self::NoEndpoint => "the backend has no ready endpoint",
             Self::EndpointsFull => "each endpoint has as many requests or connections as the backend allows",
+            Self::BackendFull(Full::Requests) => "the backend has as many requests as it allows",
+            Self::BackendFull(Full::Connections) => "the backend has as many connections as it allows",
+            Self::BackendFull(Full::Pending) => "as many requests wait for the backend as it allows",
             Self::ProtectionUnavailable => "the object asks for protection that Fairway cannot give",
             Self::ExtensionUnavailable => "a service that must see the requests of the rule cannot be asked",
             Self::MissingReference => "the rule refers to an object that does not exist",
@@ -103,6 +108,7 @@ impl Fault {
             | Self::MissingReference => Cause::Configuration,
             Self::NoEndpoint
             | Self::EndpointsFull
+            | Self::BackendFull(_)
             | Self::ConnectFailed
             | Self::ConnectTimeout
             | Self::UpstreamTls

@@ -1,5 +1,6 @@
 //! What can go wrong in an exchange: who failed, when, and what it means for the client. Small `Copy` values only.
 
+use fairway_connection::upstream::Full;
 use fairway_http::Malformed;
 use fairway_token::Refusal;
 
@@ -34,6 +35,8 @@ pub enum Fault {
     NoEndpoint,
     /// Each endpoint of the backend has as many requests or connections under way as the backend allows.
     EndpointsFull,
+    /// All workers together have as much under way with the backend as it allows.
+    BackendFull(Full),
     /// The rule's protection cannot be given: closed rather than open.
     ProtectionUnavailable,
     /// A service that must see the requests of the rule is not configured as it should be: closed rather than open.
@@ -130,6 +133,7 @@ impl Fault {
             | Self::RequestTimeout => 504,
             Self::NoEndpoint
             | Self::EndpointsFull
+            | Self::BackendFull(_)
             | Self::ProtectionUnavailable
             | Self::KeysUnavailable
             | Self::ProviderUnavailable
@@ -159,6 +163,9 @@ impl Fault {
             Self::NoBackend => "no_backend",
             Self::NoEndpoint => "no_endpoint",
             Self::EndpointsFull => "endpoints_full",
+            Self::BackendFull(Full::Requests) => "backend_requests_full",
+            Self::BackendFull(Full::Connections) => "backend_connections_full",
+            Self::BackendFull(Full::Pending) => "backend_pending_full",
             Self::ProtectionUnavailable => "protection_unavailable",
             Self::ExtensionUnavailable => "extension_unavailable",
             Self::MissingReference => "missing_reference",
@@ -199,6 +206,7 @@ impl Fault {
         matches!(
             self,
             Self::EndpointsFull
+                | Self::BackendFull(_)
                 | Self::ListenerFull
                 | Self::BufferFull
                 | Self::Overloaded

@@ -68,6 +68,7 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         Fault::NoBackend
         | Fault::NoEndpoint
         | Fault::EndpointsFull
+        | Fault::BackendFull(_)
         | Fault::ProtectionUnavailable
         | Fault::ExtensionUnavailable
         | Fault::MissingReference
@@ -149,6 +150,8 @@ pub(crate) fn needs_length(call: &Call, version: Version) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use fairway_connection::upstream::Full;
+
     use super::*;
     use crate::fault::Denial;
 
@@ -166,6 +169,9 @@ mod tests {
             Fault::NoBackend,
             Fault::NoEndpoint,
             Fault::EndpointsFull,
+            Fault::BackendFull(Full::Requests),
+            Fault::BackendFull(Full::Connections),
+            Fault::BackendFull(Full::Pending),
             Fault::ProtectionUnavailable,
             Fault::ExtensionUnavailable,
             Fault::MissingReference,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use fairway_connection::upstream::Checks;
+use fairway_connection::upstream::{Checks, Circuits};
 use fairway_net::descriptors::Budget;
 use fairway_net::memory::Memory;
 use fairway_net::output::{OutputSender, OutputThread};
@@ -23,8 +23,8 @@ use crate::geoip::GeoIp;
 use crate::inspection::{EndpointQuery, EndpointStates, OpenConnections, merge_states};
 use crate::listener::BindError;
 use crate::metrics::{
-    GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_cpu, write_failing_checks, write_geoip,
-    write_memory, write_spent, write_spread, write_tickets,
+    GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_circuits, write_cpu,
+    write_failing_checks, write_geoip, write_memory, write_spent, write_spread, write_tickets,
 };
 use crate::options::{AccessLogFormat, Opening, ProxyOptions, RecorderOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
@@ -51,6 +51,7 @@ pub struct ProxyHandle {
     memory: Arc<Memory>,
     disk: Disk,
     checks: Checks,
+    circuits: Circuits,
     spread: Arc<Spread>,
     tickets: SessionTickets,
     geoip: GeoIp,
@@ -135,8 +136,15 @@ impl Proxy {
         let guards = SharedGuards::new(workers, options.tickets.clone(), options.logouts.clone());
         let quic = SharedEndpoints::new(options.tickets.clone());
         let checks = Checks::default();
-        let shared =
-            Shared { memory: Arc::clone(&memory), guards, disk: disk.clone(), quic, checks: checks.clone() };
+        let circuits = Circuits::default();
+        let shared = Shared {
+            memory: Arc::clone(&memory),
+            guards,
+            disk: disk.clone(),
+            quic,
+            checks: checks.clone(),
+            circuits: circuits.clone(),
+        };
         let spread = Spread::new(workers);
         let neighbours = Neighbours::all(&spread);
         let mut handle = ProxyHandle {
@@ -144,6 +152,7 @@ impl Proxy {
             memory,
             disk,
             checks,
+            circuits,
             spread,
             tickets: options.tickets.clone(),
             geoip: options.geoip.clone(),
@@ -237,6 +246,7 @@ impl ProxyHandle {
         write_memory(used, budget, beginning);
         write_buffer_disk(self.disk.used(), beginning);
         write_failing_checks(self.checks.failing(), beginning);
+        write_circuits(&self.circuits.under_way(), beginning);
         write_spread(&self.spread.counts(), beginning);
         write_cpu(&cpu, beginning);
         write_tickets(&self.tickets.figures(), beginning);

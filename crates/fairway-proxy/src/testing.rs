@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use fairway_connection::hop::AnyHop;
 use fairway_connection::sides::Spoken;
+use fairway_connection::upstream::{Checks, Circuits};
 use fairway_http::HeadLimits;
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern, Listener,
@@ -42,7 +43,7 @@ use crate::options::{
 use crate::peer::{Facts, Peer, Scheme, Sender};
 use crate::publish::{Published, Publisher};
 use crate::quic::keys::SharedEndpoints;
-use crate::thread::look_at_waits;
+use crate::thread::{give_way, look_at_waits};
 use crate::tls::{SelfSigned, ServerTls, SessionTickets};
 use crate::worker::{Neighbours, Open, Shared, SharedGuards, Worker};
 
@@ -319,11 +320,7 @@ impl Stage {
 
     /// Over what this configuration says.
     pub(crate) fn serving(config: &Config, script: impl Fn(SocketAddr) -> Meeting + 'static) -> Self {
-        Self::within_process(
-            &SharedGuards::new(1, SessionTickets::default(), Logouts::default()),
-            config,
-            script,
-        )
+        Self::within_process(&Process::of(1), config, script)
     }
 
     /// The same, started with options that are what `edit` makes of them.
@@ -333,10 +330,9 @@ impl Stage {
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
         let (network, connects) = ScriptedNetwork::new(script);
-        let guards = SharedGuards::new(1, SessionTickets::default(), Logouts::default());
         let mut options = options();
         edit(&mut options);
-        Self { worker: worker_started_with(options, &guards, network, config), connects }
+        Self { worker: worker_started_with(options, &Process::of(1), network, config), connects }
     }
 
     /// Two workers of one process, over what this configuration says.
@@ -344,17 +340,17 @@ impl Stage {
         config: &Config,
         script: impl Fn(SocketAddr) -> Meeting + Copy + 'static,
     ) -> [Self; 2] {
-        let shared = SharedGuards::new(2, SessionTickets::default(), Logouts::default());
-        [0, 1].map(|_| Self::within_process(&shared, config, script))
+        let process = Process::of(2);
+        [0, 1].map(|_| Self::within_process(&process, config, script))
     }
 
     fn within_process(
-        shared: &SharedGuards,
+        process: &Process,
         config: &Config,
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
         let (network, connects) = ScriptedNetwork::new(script);
-        Self { worker: worker_within(shared, network, Limits::default(), config), connects }
+        Self { worker: worker_within(process, network, Limits::default(), config), connects }
     }
 
     /// Serves by this configuration from now on.
@@ -433,27 +429,35 @@ pub(crate) fn worker_over<N: Network>(
 
 /// A worker over `network` that serves `config`.
 fn worker_of<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Worker<N>> {
-    worker_within(
-        &SharedGuards::new(1, SessionTickets::default(), Logouts::default()),
-        network,
-        limits,
-        config,
-    )
+    worker_within(&Process::of(1), network, limits, config)
 }
 
-/// The same for a worker that shares its guards with others.
+/// What the workers of a process share.
+struct Process {
+    guards: SharedGuards,
+    circuits: Circuits,
+}
+
+impl Process {
+    fn of(workers: usize) -> Self {
+        let guards = SharedGuards::new(workers, SessionTickets::default(), Logouts::default());
+        Self { guards, circuits: Circuits::default() }
+    }
+}
+
+/// The same for a worker of this process.
 fn worker_within<N: Network>(
-    guards: &SharedGuards,
+    process: &Process,
     network: N,
     limits: Limits,
     config: &Config,
 ) -> Rc<Worker<N>> {
-    worker_started_with(ProxyOptions { limits, ..options() }, guards, network, config)
+    worker_started_with(ProxyOptions { limits, ..options() }, process, network, config)
 }
 
 fn worker_started_with<N: Network>(
     options: ProxyOptions,
-    guards: &SharedGuards,
+    process: &Process,
     network: N,
     config: &Config,
 ) -> Rc<Worker<N>> {
@@ -461,20 +465,23 @@ fn worker_started_with<N: Network>(
     let log = AccessLog::new(AccessLogFormat::Off, fairway_net::output::OutputSender::none());
     let shared = Shared {
         memory: Arc::new(Memory::unwatched(1)),
-        guards: guards.clone(),
+        guards: process.guards.clone(),
         disk: Disk::inline(&std::env::temp_dir(), DISK).expect("a directory for files"),
         quic: SharedEndpoints::new(SessionTickets::default()),
-        checks: fairway_connection::upstream::Checks::default(),
+        checks: Checks::default(),
+        circuits: process.circuits.clone(),
     };
     let worker =
         Rc::new(Worker::new(Arc::new(options), network, &published, log, shared, Neighbours::none()));
     spawn_local(look_at_waits(Rc::clone(&worker)));
+    spawn_local(give_way(Rc::clone(&worker)));
     worker
 }
 
 /// Whether nothing is counted as being under way in a worker; else what is.
 pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
     let groups = &worker.groups;
+    let circuits = worker.circuits.under_way();
     let counts = [
         ("open connections", worker.counters.open_connections()),
         ("exchanges", worker.exchanges() as u64),
@@ -489,6 +496,9 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
         ("bytes of memory for bodies that are held", worker.held.taken()),
         ("bytes on disk of bodies that are held", worker.disk.used()),
         ("exchanges of endpoints", u64::from(worker.groups.in_flight())),
+        ("requests of backends with limits", circuits.requests),
+        ("retries of backends with limits", circuits.retries),
+        ("requests that wait for a backend with limits", circuits.pending),
         ("miscounted idle connections", groups.idle_connections().abs_diff(groups.idle_of_each()) as u64),
     ];
     match counts.iter().find(|(_, count)| *count > 0) {

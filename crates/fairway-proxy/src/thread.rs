@@ -147,6 +147,7 @@ async fn serve(launch: Launch) -> std::io::Result<Drained> {
     tokio::task::spawn_local(follow(Rc::clone(&worker), Rc::clone(&loops), publisher, index, updates));
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
     tokio::task::spawn_local(look_at_waits(Rc::clone(&worker)));
+    tokio::task::spawn_local(give_way(Rc::clone(&worker)));
     tokio::task::spawn_local(downstream::take_over(Rc::clone(&worker), arrivals));
     if worker.options.limits.memory != MemoryBudget::Unlimited {
         tokio::task::spawn_local(watch_memory(Rc::clone(&worker), index));
@@ -209,6 +210,14 @@ pub(crate) async fn look_at_waits<N: Network>(worker: Rc<Worker<N>>) {
     loop {
         interval.tick().await;
         worker.waits.look(Instant::now());
+    }
+}
+
+/// Closes idle connections to backends that limit them when another worker needs one.
+pub(crate) async fn give_way<N: Network>(worker: Rc<Worker<N>>) {
+    let mut wanted = worker.circuits.listen();
+    while wanted.changed().await.is_ok() {
+        worker.groups.give_way();
     }
 }
 

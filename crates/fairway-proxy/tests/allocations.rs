@@ -410,6 +410,18 @@ fn traffic_of_its_own_allocates_nothing() {
         let (failures, first, longest) = (NonZeroU8::MIN, Duration::from_secs(1), Duration::from_secs(2));
         let traffic = BackendTraffic {
             retry: Some(Retry::default()),
+            latency: Some(fairway_model::LatencyEjection {
+                factor: NonZeroU8::MAX,
+                responses: NonZeroU32::MIN,
+                interval: Duration::from_secs(3600),
+            }),
+            limits: Some(fairway_model::BackendLimits {
+                connections: NonZeroU32::new(9),
+                requests: NonZeroU32::new(9),
+                pending: 9,
+                retries: Some(9),
+            }),
+            retry_budget: Some(fairway_model::RetryBudget { percent: 20, per_second: 10 }),
             ejection: Some(Ejection::After { failures, first, longest }),
             in_flight: NonZeroU32::new(1),
             hedge: Some(Duration::ZERO),

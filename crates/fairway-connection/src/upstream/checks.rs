@@ -112,6 +112,12 @@ impl Checks {
         self.0.changes.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Whether this endpoint is out.
+    pub(crate) fn fails(&self, checked: &Checked) -> bool {
+        let state = self.lock().states.get(checked).and_then(Weak::upgrade);
+        state.is_some_and(|state| state.is_out())
+    }
+
     /// Endpoints that are out.
     pub fn failing(&self) -> u64 {
         self.0.failing.load(Ordering::Relaxed)

@@ -11,6 +11,7 @@ use fairway_model::{Backend, BackendProtocol, PortProtocol, UpstreamTls};
 use fairway_net::clock::Instant;
 
 use crate::sides::{Hop, Share};
+use crate::upstream::circuit::{Breaker, ConnectionPlace};
 use crate::upstream::health::{Blame, Ejecting, Health};
 use crate::upstream::high_water::HighWater;
 use crate::upstream::state::EndpointState;
@@ -135,6 +136,8 @@ pub(crate) struct Pooled<H> {
     pub(crate) served: u64,
     /// When its last answer came, or a part of it was lent.
     pub(crate) answered: Instant,
+    /// Where its backend limits connections.
+    place: Option<Rc<ConnectionPlace>>,
 }
 
 impl<H> Pooled<H> {
@@ -147,7 +150,8 @@ impl<H> Pooled<H> {
     /// A part of it for one exchange, in this box if there is one.
     fn part(&mut self, hop: H, spare: Option<Box<Self>>) -> Box<Self> {
         self.served += 1;
-        let part = Self { hop: Some(hop), is_part: true, served: self.served, answered: self.answered };
+        let (served, answered, place) = (self.served, self.answered, self.place.clone());
+        let part = Self { hop: Some(hop), is_part: true, served, answered, place };
         match spare {
             Some(mut spare) => {
                 *spare = part;
@@ -243,10 +247,10 @@ impl<H: Hop> Endpoint<H> {
     }
 
     /// Keeps a connection that was just made, where it carries several exchanges; gives what is to be lent of it.
-    pub(crate) fn open(&self, hop: H) -> Box<Pooled<H>> {
+    pub(crate) fn open(&self, hop: H, place: Option<Rc<ConnectionPlace>>) -> Box<Pooled<H>> {
         self.opening.opened.set(self.opening.opened.get().wrapping_add(1));
-        let mut connection =
-            Box::new(Pooled { hop: Some(hop), is_part: false, served: 0, answered: Instant::now() });
+        let (hop, answered) = (Some(hop), Instant::now());
+        let mut connection = Box::new(Pooled { hop, is_part: false, served: 0, answered, place });
         let Share::Part(hop) = connection.hop().share() else { return connection };
         let part = connection.part(hop, None);
         // Of an endpoint that no group has any more, nothing is kept: it ends with what was lent.
@@ -260,6 +264,9 @@ impl<H: Hop> Endpoint<H> {
     pub(crate) fn check_in(&self, mut connection: Box<Pooled<H>>, limits: &PoolLimits) {
         if connection.is_part {
             connection.hop = None;
+            if let Some(place) = connection.place.take() {
+                place.has_room();
+            }
             let mut boxes = self.boxes.borrow_mut();
             if boxes.len() < BOXES {
                 boxes.push(connection);
@@ -270,8 +277,9 @@ impl<H: Hop> Endpoint<H> {
             return;
         }
         let most = self.idle_limit(limits);
+        let stays = connection.place.as_ref().is_none_or(|place| place.rests());
         self.change_idle(|idle| {
-            if idle.len() < most {
+            if stays && idle.len() < most {
                 connection.hop().rest();
                 idle.push(connection);
             }
@@ -281,6 +289,17 @@ impl<H: Hop> Endpoint<H> {
     /// Closes up to `count` idle connections, the oldest first. Says how many.
     pub(crate) fn close_idle(&self, count: usize) -> usize {
         self.change_idle(|idle| idle.drain(..count.min(idle.len())).len())
+    }
+
+    /// Closes a connection that carries nothing and counts for this backend. Says whether there was one.
+    pub(crate) fn close_unused(&self, breaker: &Breaker) -> bool {
+        self.change_idle(|idle| {
+            let at = idle.iter().position(|connection| {
+                connection.place.as_ref().is_some_and(|place| place.is_of(breaker))
+                    && connection.hop.as_ref().is_none_or(|hop| hop.parts_lent() == 0)
+            });
+            at.map(|at| idle.remove(at)).is_some()
+        })
     }
 
     fn idle_limit(&self, limits: &PoolLimits) -> usize {
@@ -495,6 +514,11 @@ impl<H: Hop> Endpoint<H> {
             self.health.set(self.health.get().succeeded());
         }
         self.latency.note(latency);
+    }
+
+    /// It is not used for so long, because it is slow.
+    pub(crate) fn eject(&self, length: Duration, now: Instant) {
+        self.health.set(Health::Ejected { until: now + length, length });
     }
 
     /// Latency times load: what power of two choices compares.

@@ -2,6 +2,8 @@
 
 mod fitness;
 pub mod picks;
+mod places;
+mod slowness;
 mod tiers;
 mod zones;
 
@@ -11,19 +13,26 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairway_model::{Backend, Balancing, Location, PortProtocol, Retry};
+use fairway_net::budgets::Budget;
 use fairway_net::clock::Instant;
 use fairway_routing::session::Belongs;
 
 use crate::sides::Hop;
-use crate::upstream::checks::Checks;
+use crate::upstream::checks::{Checked, Checks};
+use crate::upstream::circuit::{Breaker, Circuits};
 use crate::upstream::endpoint::{Chosen, Endpoint, EndpointIdentity, Errand, PoolLimits};
 use crate::upstream::health::{Blame, Ejecting};
 use crate::upstream::state::EndpointState;
 use fitness::Fitness;
+use slowness::{Slow, Slowness};
 use tiers::turned;
 use zones::Zones;
+
+/// The most members that are ejected, in percent.
+const HALF: u8 = 50;
 
 /// The most endpoints that one exchange tries.
 const MOST_TRIES: usize = 8;
@@ -38,6 +47,10 @@ pub struct Groups<H> {
     zones: Zones,
     /// What checks say of endpoints, to all workers.
     checks: Checks,
+    /// What all workers have under way.
+    circuits: Circuits,
+    /// Those whose backend has limits.
+    limited: RefCell<Vec<Weak<Group<H>>>>,
 }
 
 /// A backend's endpoints.
@@ -57,6 +70,12 @@ pub struct Group<H> {
     fitness: Fitness,
     /// What ejects a member; nothing where this is `None`.
     ejecting: Option<Ejecting>,
+    /// How fast each member answers, where that may eject one.
+    slowness: Option<Box<Slowness>>,
+    /// What all workers have under way with the backend, where it limits that.
+    breaker: Option<Rc<Breaker>>,
+    /// What attempts may follow another one, where the backend says so.
+    retry_budget: Option<Rc<Budget>>,
     /// Whether it was retired: its members no longer count it.
     is_retired: Cell<bool>,
 }
@@ -111,15 +130,15 @@ impl Tried {
 
 impl<H> Default for Groups<H> {
     fn default() -> Self {
-        Self::at(Location::default(), Checks::default())
+        Self::at(Location::default(), Checks::default(), Circuits::default())
     }
 }
 
 impl<H> Groups<H> {
     /// None yet; endpoints near this place are preferred, as their backends say.
-    pub fn at(location: Location, checks: Checks) -> Self {
+    pub fn at(location: Location, checks: Checks, circuits: Circuits) -> Self {
         let (known, idle, zones) = (RefCell::default(), Rc::default(), Zones::default());
-        Self { known, idle, location, zones, checks }
+        Self { known, idle, location, zones, checks, circuits, limited: RefCell::default() }
     }
 }
 
@@ -157,8 +176,44 @@ impl<H: Hop> Groups<H> {
         let tiers = near.ends;
         let most = backend.traffic().in_flight.map_or(u32::MAX, NonZeroU32::get);
         let ejecting = Ejecting::of(backend.traffic().ejection);
+        let measured = older.and_then(|older| Some((&*older.members, older.slowness.as_deref()?)));
+        let slowness = Slowness::of(backend.traffic(), &members, measured).map(Box::new);
+        // What all groups of a worker have in common tells workers apart.
+        let breaker = self.circuits.breaker(&backend, Rc::as_ptr(&self.idle).addr());
+        let retry_budget = backend.traffic().retry_budget.map(|wanted| {
+            let same = older.filter(|older| older.backend.traffic().retry_budget == Some(wanted));
+            let same = same.and_then(|older| older.retry_budget.clone());
+            same.unwrap_or_else(|| Rc::new(Budget::of(wanted.percent, wanted.per_second, Instant::now())))
+        });
         let is_retired = Cell::new(false);
-        Rc::new(Group { backend, members, tiers, keys, next, zones, most, fitness, ejecting, is_retired })
+        let group = Rc::new(Group {
+            backend,
+            members,
+            tiers,
+            keys,
+            next,
+            zones,
+            most,
+            fitness,
+            ejecting,
+            slowness,
+            breaker,
+            retry_budget,
+            is_retired,
+        });
+        if group.breaker.is_some() {
+            let mut limited = self.limited.borrow_mut();
+            if limited.len() == limited.capacity() {
+                limited.retain(|group| group.strong_count() > 0);
+            }
+            limited.push(Rc::downgrade(&group));
+        }
+        group
+    }
+
+    /// Closes idle connections for requests of other workers that wait for one.
+    pub fn give_way(&self) {
+        self.limited.borrow_mut().retain(|group| group.upgrade().is_some_and(|group| group.give_way()));
     }
 
     /// A group that a newer snapshot replaced or dropped; its replacement, if any, was made before.
@@ -190,9 +245,14 @@ impl<H: Hop> Groups<H> {
         now: Instant,
     ) -> Vec<(SocketAddr, PortProtocol, EndpointState)> {
         let known = self.known.borrow();
+        let health = backend.traffic().health.as_ref();
+        let check = health.and_then(|health| health.check.as_ref());
         let state = |address, transport| {
-            let endpoint = known.get(&EndpointIdentity::of(backend, address, transport))?.upgrade()?;
-            Some((address, transport, endpoint.state(now)))
+            let identity = EndpointIdentity::of(backend, address, transport);
+            let state = known.get(&identity)?.upgrade()?.state(now);
+            let checked = check.map(|check| Checked { identity, check: Arc::clone(check) });
+            let fails_checks = checked.is_some_and(|checked| self.checks.fails(&checked));
+            Some((address, transport, EndpointState { fails_checks, ..state }))
         };
         let shown = backend.endpoints.iter().take(most).map(|endpoint| endpoint.address);
         let both = shown.flat_map(|address| [(address, PortProtocol::Tcp), (address, PortProtocol::Udp)]);
@@ -472,6 +532,41 @@ impl<H: Hop> Group<H> {
     /// The member that [`Tried`] knows by its index.
     pub fn member(&self, index: u32) -> &Rc<Endpoint<H>> {
         &self.members[index as usize]
+    }
+
+    /// What attempts may follow another one with the backend, where it has a budget of its own.
+    pub fn retry_budget(&self) -> Option<&Budget> {
+        self.retry_budget.as_deref()
+    }
+
+    /// A response head of a member came after `latency`. Returns the members that are ejected because they have been far slower than the others.
+    pub fn succeeded(&self, index: u32, latency: Duration, now: Instant) -> Vec<Slow> {
+        let index = index as usize;
+        self.members[index].succeeded(latency);
+        match &self.slowness {
+            Some(slowness) if slowness.note(index, latency, now) => self.eject_slow(slowness, now),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Ejects the slowest first: never the last, nor more than half of the members or than the panic threshold allows, those included that are out
+    /// already for whatever reason.
+    #[cold]
+    fn eject_slow(&self, slowness: &Slowness, now: Instant) -> Vec<Slow> {
+        let Some(ejecting) = &self.ejecting else { return Vec::new() };
+        let is_in = |index: usize| self.members[index].health().is_good() && !self.fitness.fails(index);
+        let threshold = self.backend.traffic().health.as_ref().and_then(|health| health.panic_threshold);
+        let most = usize::from(threshold.unwrap_or(HALF).min(HALF));
+        let mut ejected = Vec::new();
+        for slow in slowness.judge() {
+            let out = (0..self.members.len()).filter(|index| !is_in(*index)).count();
+            let member = slow.member as usize;
+            if is_in(member) && (out + 1) * 100 <= self.members.len() * most {
+                self.members[member].eject(ejecting.length_after(slowness.ejected(member)), now);
+                ejected.push(slow);
+            }
+        }
+        ejected
     }
 
     /// A failure of a member: ejects it, where the backend says so, unless that would leave fewer than half. Returns whether

@@ -44,6 +44,11 @@ impl Ejecting {
         }
     }
 
+    /// How long an ejection is that follows so many others.
+    pub(crate) fn length_after(&self, ejections: u8) -> Duration {
+        self.first.saturating_mul(1 << ejections.min(30)).min(self.longest)
+    }
+
     fn first(&self, now: Instant) -> Health {
         Health::Ejected { until: now + self.first, length: self.first }
     }

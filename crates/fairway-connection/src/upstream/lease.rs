@@ -10,12 +10,15 @@ use std::time::Duration;
 use fairway_net::clock::Instant;
 
 use crate::sides::Hop;
+use crate::upstream::circuit::{ConnectionPlace, RequestPlace};
 use crate::upstream::endpoint::{Chosen, Endpoint, PoolLimits, Pooled};
 
 /// A connection to an endpoint, for one exchange.
 pub struct Lease<H: Hop> {
     chosen: Chosen<H>,
     connection: Box<Pooled<H>>,
+    /// The place of its request, where its backend limits them.
+    request: Option<RequestPlace>,
 }
 
 impl<H: Hop> Lease<H> {
@@ -27,18 +30,23 @@ impl<H: Hop> Lease<H> {
         match chosen.endpoint.checkout(proven, now) {
             Some(mut connection) => {
                 connection.served += 1;
-                Ok(Self { chosen, connection })
+                Ok(Self { chosen, connection, request: None })
             }
             None => Err(chosen),
         }
     }
 
-    /// A connection that was just made, in `took`.
-    pub fn of_new(chosen: Chosen<H>, hop: H, took: Duration) -> Self {
+    /// A connection that was just made, in `took`, with its place where its backend limits them.
+    pub fn of_new(chosen: Chosen<H>, hop: H, place: Option<Rc<ConnectionPlace>>, took: Duration) -> Self {
         chosen.endpoint.connected(took);
-        let mut connection = chosen.endpoint.open(hop);
+        let mut connection = chosen.endpoint.open(hop, place);
         connection.served = 1;
-        Self { chosen, connection }
+        Self { chosen, connection, request: None }
+    }
+
+    /// Its request keeps its place as long as it has the connection.
+    pub fn keep(&mut self, request: Option<RequestPlace>) {
+        self.request = request;
     }
 
     /// The endpoint's place in its group.

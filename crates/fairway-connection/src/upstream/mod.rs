@@ -6,6 +6,7 @@
 //! * [`endpoint`]: one address, shared by all groups that have it, with its pool.
 //! * [`health`]: what failures say of it.
 //! * [`checks`]: what health checks say of it, to all workers.
+//! * [`circuit`]: what all workers together may have under way with a backend that limits it.
 //! * [`lease`]: one exchange's worth of a connection, which the pool lends.
 //! * [`room`]: idle connections give way when descriptors run short.
 //! * [`state`]: what of all this others may look at.
@@ -15,7 +16,9 @@
 //! under way as its backend allows, and an attempt that ends, however it does, makes room. Nothing here connects, and nothing knows what a request is.
 
 pub mod checks;
+pub mod circuit;
 pub mod endpoint;
+mod gate;
 pub mod group;
 pub mod health;
 mod high_water;
@@ -24,6 +27,7 @@ pub mod room;
 pub mod state;
 
 pub use checks::{CheckState, Checked, Checks};
+pub use circuit::{Circuits, ConnectionPlace, Full, Pending, RequestPlace, UnderWay};
 pub use endpoint::{Awaited, Chosen, Endpoint, EndpointIdentity, Errand, Opened, PoolLimits, Underway};
 pub use group::picks::Picks;
 pub use group::{Group, Groups, Tried};

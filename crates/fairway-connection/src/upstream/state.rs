@@ -19,6 +19,8 @@ pub struct EndpointState {
     pub suspected_by: u32,
     /// How long it stays ejected at most; zero where it is due for a probe.
     pub ejected_for: Duration,
+    /// Whether its health checks fail.
+    pub fails_checks: bool,
     /// Failures in a row, in hundredths: the most that a worker counts of an endpoint that is in use. One that no other endpoint
     /// contradicts counts a third.
     pub failures: u32,
@@ -61,6 +63,7 @@ impl EndpointState {
         self.probed_by += other.probed_by;
         self.suspected_by += other.suspected_by;
         self.ejected_for = self.ejected_for.max(other.ejected_for);
+        self.fails_checks |= other.fails_checks;
         self.failures = self.failures.max(other.failures);
         self.under_way += other.under_way;
         self.idle += other.idle;

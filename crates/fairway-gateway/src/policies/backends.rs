@@ -1,28 +1,26 @@
 //! BackendTrafficPolicies: how the endpoints of a Service are used.
 
-use std::num::{NonZeroU8, NonZeroU32};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fairway_model::{
-    BackendTraffic, Balancing, BodyHandling, Ejection, EndpointHealth, Retry, RetryBy, SameSite,
-    SecureCookie, SessionCarrier, SessionCookie, SessionHash, SessionLifetime, SessionPart, SessionStart,
-    Stickiness, StickyFailure,
+    BackendTraffic, Balancing, BodyHandling, Retry, RetryBudget, RetryBy, SameSite, SecureCookie,
+    SessionCarrier, SessionCookie, SessionHash, SessionLifetime, SessionPart, SessionStart, Stickiness,
+    StickyFailure,
 };
 use fairway_objects::balance::{Balance, DISTRIBUTIONS, HashBy};
 use fairway_objects::external_processor::InvalidField;
-use fairway_objects::health;
 use fairway_objects::policies as types;
 use fairway_objects::policies::{BackendLimits, BackendTrafficPolicySpec, ServiceReference};
+use fairway_objects::{backend_traffic, health};
 
 use crate::policies::reading::{Reading, Warning, Wrong};
 use crate::policies::value::{number, some_bytes, some_time, time, word};
 use crate::policies::{buffering, compression};
 
-/// Failures in a row after which an endpoint is ejected, where nothing is said.
-const FAILURES: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30);
+/// What a worker allows all backends together (`fairway_net::budgets`): what a Service has of a budget of its own where it does not say it.
+const RETRY_PERCENT: u8 = 20;
+const RETRIES_PER_SECOND: u16 = 10;
+const MAX_RETRIES_PER_SECOND: u16 = 1000;
 
 /// How the endpoints of a Service are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,19 +67,27 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse
     let distribution = word("spec.loadBalancing.trafficDistribution", distribution, &DISTRIBUTIONS)?;
     let limits = spec.limits.clone().unwrap_or_default();
     let delay = spec.hedging.as_ref().and_then(|hedging| hedging.connect_delay.as_deref());
+    let health = spec.health.as_ref().map(|of| health::read(of).map_err(within("health")));
+    let outliers = spec.outlier_ejection.as_ref().map(backend_traffic::ejection);
+    let outliers = outliers.transpose().map_err(within("outlierEjection"))?;
+    let most = backend_traffic::limits(&limits).map_err(within("limits"))?;
     let mut warnings = Vec::new();
     let said = BackendUse {
         balance: Balance {
             balancing: algorithm.unwrap_or(Balancing::PeakEwma),
             hash: hash.map(Arc::new),
             distribution,
-            health: spec.health.as_ref().map(health).transpose()?.map(Arc::new),
+            health: health.transpose()?.map(Arc::new),
+            traffic: None,
             cookie: cookie.map(Arc::new),
         },
         traffic: BackendTraffic {
             retry: spec.retry.as_ref().map(retry).transpose()?,
-            ejection: spec.outlier_ejection.as_ref().map(ejection).transpose()?,
-            in_flight: in_flight(&limits)?,
+            ejection: outliers.map(|outliers| outliers.ejection),
+            latency: outliers.and_then(|outliers| outliers.latency),
+            limits: most.of_backend,
+            retry_budget: spec.retry.as_ref().map(retry_budget).transpose()?.flatten(),
+            in_flight: most.in_flight,
             hedge: time("spec.hedging.connectDelay", delay)?,
             ..BackendTraffic::default()
         },
@@ -91,16 +97,34 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse
     Ok(Reading { said, warnings })
 }
 
-fn health(of: &types::Health) -> Result<EndpointHealth, Wrong> {
-    health::read(of).map_err(|InvalidField { field, value, problem }| {
+/// What is wrong within this field of the spec.
+fn within(of: &str) -> impl Fn(InvalidField) -> Wrong {
+    move |InvalidField { field, value, problem }| {
         let value = value.map_or_else(String::new, |value| format!("\"{value}\" "));
-        Wrong::new(format!("spec.health.{field}"), format!("{value}{problem}"))
-    })
+        Wrong::new(format!("spec.{of}.{field}"), format!("{value}{problem}"))
+    }
 }
 
-fn in_flight(limits: &BackendLimits) -> Result<Option<NonZeroU32>, Wrong> {
-    let requests = number::<u32>("spec.limits.requestsPerEndpoint", limits.requests_per_endpoint, 1)?;
-    Ok(requests.and_then(NonZeroU32::new))
+fn retry_budget(of: &types::RetryPolicy) -> Result<Option<RetryBudget>, Wrong> {
+    let percent: Option<u8> = number("spec.retry.budgetPercent", of.budget_percent.map(i64::from), 0)?;
+    let per_second = of.min_retries_per_second.map(i64::from);
+    let per_second: Option<u16> = number("spec.retry.minRetriesPerSecond", per_second, 0)?;
+    if percent.is_some_and(|percent| percent > 100) {
+        return Err(Wrong::new("spec.retry.budgetPercent", "it is above 100"));
+    }
+    if per_second.is_some_and(|count| count > MAX_RETRIES_PER_SECOND) {
+        return Err(Wrong::new("spec.retry.minRetriesPerSecond", "it is above 1000"));
+    }
+    if percent.is_none() && per_second.is_none() {
+        return Ok(None);
+    }
+    if of.budget.as_deref() == Some("None") {
+        return Err(Wrong::new("spec.retry.budget", "None has no budgetPercent and no minRetriesPerSecond"));
+    }
+    Ok(Some(RetryBudget {
+        percent: percent.unwrap_or(RETRY_PERCENT),
+        per_second: per_second.unwrap_or(RETRIES_PER_SECOND),
+    }))
 }
 
 fn bodies(
@@ -151,27 +175,6 @@ fn retry(of: &types::RetryPolicy) -> Result<Retry, Wrong> {
         by: word("spec.retry.budget", of.budget.as_deref(), &budgets)?.unwrap_or_default(),
         backoff: time("spec.retry.backoff", of.backoff.as_deref())?.unwrap_or_default(),
     })
-}
-
-fn ejection(of: &types::OutlierEjection) -> Result<Ejection, Wrong> {
-    let failures = of.consecutive_failures.map(i64::from);
-    let failures = number::<u8>("spec.outlierEjection.consecutiveFailures", failures, 1)?;
-    let first = some_time("spec.outlierEjection.firstTime", of.first_time.as_deref())?;
-    let longest = some_time("spec.outlierEjection.longestTime", of.longest_time.as_deref())?;
-    let modes = [("ConsecutiveFailures", true), ("Off", false)];
-    if word("spec.outlierEjection.mode", of.mode.as_deref(), &modes)? == Some(false) {
-        let more = failures.is_some() || first.is_some() || longest.is_some();
-        let problem = "mode Off has no other fields";
-        return if more { Err(Wrong::new("spec.outlierEjection", problem)) } else { Ok(Ejection::Never) };
-    }
-    // Whoever says one of them means the other to fit.
-    let first = first.unwrap_or(longest.unwrap_or(FIRST).min(FIRST));
-    let longest = longest.unwrap_or(LONGEST.max(first));
-    if first > longest {
-        return Err(Wrong::new("spec.outlierEjection.firstTime", "it is longer than longestTime"));
-    }
-    let failures = failures.and_then(NonZeroU8::new).unwrap_or(FAILURES);
-    Ok(Ejection::After { failures, first, longest })
 }
 
 fn hash(parts: &[types::HashPart]) -> Result<Option<HashBy>, Wrong> {
@@ -258,6 +261,11 @@ fn cookie(of: &types::SessionCookie) -> Result<SessionCookie, Wrong> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use fairway_model::Ejection;
+    use fairway_objects::backend_traffic::{DEFAULT_FAILURES, DEFAULT_LONGEST};
     use serde_json::{Value, json};
 
     use super::*;
@@ -303,8 +311,9 @@ mod tests {
         let retry = read.traffic.retry.unwrap();
         assert_eq!((retry.tries, retry.by, retry.backoff), (5, RetryBy::Proxy, Duration::from_millis(20)));
         assert_eq!(retry.connect_total, Retry::default().connect_total);
-        let (first, longest) = (Duration::from_secs(5), LONGEST);
-        assert_eq!(read.traffic.ejection, Some(Ejection::After { failures: FAILURES, first, longest }));
+        let (first, longest) = (Duration::from_secs(5), DEFAULT_LONGEST);
+        let after = Ejection::After { failures: DEFAULT_FAILURES, first, longest };
+        assert_eq!(read.traffic.ejection, Some(after));
         assert_eq!(read.traffic.in_flight, NonZeroU32::new(100));
         assert_eq!(read.traffic.hedge, Some(Duration::ZERO));
         assert_eq!(read.bodies.unwrap().max_request, Some(2048));
@@ -313,6 +322,20 @@ mod tests {
         let traffic = never.unwrap().traffic;
         assert_eq!(traffic.ejection, Some(Ejection::Never));
         assert_eq!(traffic.retry.map(|it| (it.tries, it.by)), Some((1, RetryBy::Route)));
+    }
+
+    #[test]
+    fn slow_endpoints_limits_of_the_service_and_a_budget_are_read() {
+        let read = of(json!({
+            "outlierEjection": {"latency": {"factor": 4}},
+            "limits": {"requests": 100, "pendingRequests": 10},
+            "retry": {"budgetPercent": 5},
+        }))
+        .unwrap();
+        assert_eq!(read.traffic.latency.unwrap().factor.get(), 4);
+        let limits = read.traffic.limits.unwrap();
+        assert_eq!((limits.requests, limits.pending), (NonZeroU32::new(100), 10));
+        assert_eq!(read.traffic.retry_budget, Some(RetryBudget { percent: 5, per_second: 10 }));
     }
 
     #[test]
@@ -341,7 +364,12 @@ mod tests {
             (json!({"sessionCookie": {"name": "a", "path": "cart"}}), "spec.sessionCookie.path"),
             (json!({"retry": {"attempts": 255}}), "spec.retry.attempts"),
             (json!({"retry": {"attempts": -1}}), "spec.retry.attempts"),
-            (json!({"outlierEjection": {"mode": "Off", "firstTime": "1s"}}), "spec.outlierEjection"),
+            (json!({"outlierEjection": {"mode": "Off", "firstTime": "1s"}}), "spec.outlierEjection.mode"),
+            (json!({"outlierEjection": {"latency": {"factor": 1}}}), "spec.outlierEjection.latency.factor"),
+            (json!({"limits": {"requests": 0}}), "spec.limits.requests"),
+            (json!({"retry": {"budgetPercent": 101}}), "spec.retry.budgetPercent"),
+            (json!({"retry": {"minRetriesPerSecond": 1001}}), "spec.retry.minRetriesPerSecond"),
+            (json!({"retry": {"budget": "None", "budgetPercent": 5}}), "spec.retry.budget"),
             (
                 json!({"outlierEjection": {"firstTime": "9s", "longestTime": "1s"}}),
                 "spec.outlierEjection.firstTime",

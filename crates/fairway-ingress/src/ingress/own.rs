@@ -27,15 +27,17 @@ const TYPED: [(&str, Make); 5] = [
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 13] = [
     "api-key",
     "authorization",
+    "backend-limits",
     "compat",
     "compression",
     EXTENSION,
     "health",
     "jwt",
     "oidc",
+    "outlier-ejection",
     "rate-limits",
     "shared-hosts",
     "traffic-distribution",

@@ -123,7 +123,9 @@ fn fate(name: &str, value: &str, remarks: &[Remark]) -> (Fate, String) {
         return (Fate::Same, String::new());
     }
     let of_policies = [
+        ("fairway.dev/backend-limits", "limits of a BackendTrafficPolicy for the Service says it"),
         ("fairway.dev/health", "health of a BackendTrafficPolicy for the Service says it"),
+        ("fairway.dev/outlier-ejection", "outlierEjection of a BackendTrafficPolicy for the Service says it"),
         (
             "fairway.dev/traffic-distribution",
             "trafficDistribution of the Service says it, or of a BackendTrafficPolicy for it",

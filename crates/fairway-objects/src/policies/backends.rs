@@ -158,6 +158,12 @@ pub struct RetryPolicy {
     /// `Shared` (default) or `None`: whether the budget for retries of the worker counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
+    /// Retries that a worker may make for the Service, in percent of its requests, instead of those of the budget of the worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_percent: Option<i32>,
+    /// Retries that a worker may make for the Service every second besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_retries_per_second: Option<i32>,
 }
 
 /// When an endpoint that fails is not used for a time.
@@ -176,6 +182,24 @@ pub struct OutlierEjection {
     /// How long it is at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_time: Option<String>,
+    /// When an endpoint that is slow is not used for a time, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyEjection>,
+}
+
+/// When an endpoint that is slow is not used for a time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LatencyEjection {
+    /// How many times as slow as the median of the others it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub factor: Option<i32>,
+    /// Responses of an endpoint below which an interval says nothing about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_responses: Option<i64>,
+    /// How long is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<String>,
 }
 
 /// Which endpoints are fit for requests.
@@ -233,6 +257,18 @@ pub struct BackendLimits {
     /// Requests, or forwarded connections, that a worker may have under way with one endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_endpoint: Option<i64>,
+    /// Requests, or forwarded connections, that all workers together may have under way with the Service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<i64>,
+    /// Connections that all workers together may have to the endpoints of the Service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<i64>,
+    /// Requests that may wait because one of these two limits is reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending_requests: Option<i64>,
+    /// Requests of which an attempt may follow another one at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<i64>,
     /// Bytes that the body of a request may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_body: Option<Size>,

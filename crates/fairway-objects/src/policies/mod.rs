@@ -15,8 +15,8 @@ mod size;
 
 pub use backends::{
     BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BodyBufferSize, BodyBuffering,
-    CompressionCoding, ErrorPages, HashPart, Health, HealthCheck, Hedging, LoadBalancing, OutlierEjection,
-    PageService, ResponseCompression, RetryPolicy, SessionCookie,
+    CompressionCoding, ErrorPages, HashPart, Health, HealthCheck, Hedging, LatencyEjection, LoadBalancing,
+    OutlierEjection, PageService, ResponseCompression, RetryPolicy, SessionCookie,
 };
 pub use clients::{
     BlockedClients, ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy,

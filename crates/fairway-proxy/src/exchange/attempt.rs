@@ -11,6 +11,7 @@ use std::time::Duration;
 use fairway_connection::sides::{BodyStep, Channel, Downstream, Hop, Reply, RequestPlan, Upgrade, Upstream};
 use fairway_model::{EndpointHop, HopConnection, HopVersion, Retry, RetryBy};
 use fairway_net::clock::Instant;
+use fairway_routing::session::Belongs;
 
 use super::environment::{Environment, Exchange};
 use super::transact::transact;
@@ -20,9 +21,9 @@ use crate::metrics::count;
 use crate::metrics::record::{AttemptOutcome, Micros, UpstreamRecord};
 use crate::network::Network;
 use crate::request::body::RequestBody;
-use crate::upstream::blame::{blame, unpicked};
+use crate::upstream::blame::{blame, note_success, unpicked};
 use crate::upstream::health::Blame;
-use crate::upstream::{Chosen, Group, Lease, Picks, Tried};
+use crate::upstream::{Chosen, Full, Group, Lease, Picks, RequestPlace, Tried};
 use crate::worker::ToEndpoint;
 
 /// How long an endpoint may leave a request unacknowledged before the request is given up for another endpoint: longer
@@ -48,6 +49,10 @@ pub(super) struct Attempts<'g, N: Network> {
     pub(super) tried: Tried,
     /// The endpoints that a service picked, where one did.
     picks: Option<Box<Picks>>,
+    /// Whether it may not go to any endpoint.
+    is_bound: bool,
+    /// The place of the request, where the backend limits them.
+    pub(super) request: Option<RequestPlace>,
     made: u8,
 }
 
@@ -113,9 +118,23 @@ impl<'g, N: Network> Attempts<'g, N> {
     pub(super) fn begin<D>(exchange: &Exchange<'_, '_, N, D>, group: &'g Rc<Group<ToEndpoint<N>>>) -> Self {
         let reuse = if exchange.env.intake.method.is_idempotent() { Reuse::Any } else { Reuse::Proven };
         let now = exchange.record.forwarding_began();
-        let picked = &exchange.buffers.forms.read().picked;
-        let picks = picked.as_ref().and_then(|picked| picks(group, picked));
-        Self { group, now, reuse, tried: Tried::default(), picks, made: 0 }
+        let forms = exchange.buffers.forms.read();
+        let picks = forms.picked.as_ref().and_then(|picked| picks(group, picked));
+        let is_bound = picks.is_some() || forms.session.belongs != Belongs::Anywhere;
+        if let Some(budget) = group.retry_budget() {
+            budget.earn();
+        }
+        Self { group, now, reuse, tried: Tried::default(), picks, is_bound, request: None, made: 0 }
+    }
+
+    /// A place for the request, where the backend limits them.
+    ///
+    /// # Errors
+    /// There is none.
+    #[inline]
+    pub(super) fn begin_request(&mut self) -> Result<(), Full> {
+        self.request = self.group.begin_request()?;
+        Ok(())
     }
 
     /// The endpoint for the attempt that begins.
@@ -207,7 +226,13 @@ impl<'g, N: Network> Attempts<'g, N> {
 
     /// An endpoint answered the request: it was the others' fault that they did not.
     pub(super) fn confirm(&self, env: &Environment<'_, N>, answer: &Answer<ToEndpoint<N>>) {
-        answer.lease.endpoint().succeeded(answer.headed - answer.sent);
+        note_success(
+            env.worker,
+            self.group,
+            answer.lease.index(),
+            answer.headed - answer.sent,
+            answer.headed,
+        );
         for accused in self.tried.accused().filter(|accused| *accused != answer.lease.index()) {
             blame(env.worker, self.group, self.group.member(accused), Blame::BeforeHead);
         }
@@ -227,6 +252,10 @@ impl<'g, N: Network> Attempts<'g, N> {
         exchange: &mut Exchange<'_, '_, N, D>,
         failure: &Failure,
     ) -> Result<(), Fault> {
+        if matches!(failure.fault, Fault::BackendFull(_)) {
+            self.give_up(&exchange.env);
+            return Err(failure.fault);
+        }
         let Exchange { env, buffers, record, .. } = exchange;
         self.now = Instant::now();
         if failure.is_stale() {
@@ -310,6 +339,11 @@ impl<'g, N: Network> Attempts<'g, N> {
         }
     }
 
+    /// An endpoint with an idle connection, if the request may go to any.
+    pub(super) fn with_idle(&self) -> Option<Chosen<ToEndpoint<N>>> {
+        if self.is_bound { None } else { self.group.with_idle(&self.tried, self.now) }
+    }
+
     fn has_room(&self) -> bool {
         match &self.picks {
             None => self.group.has_room(&self.tried),
@@ -324,11 +358,25 @@ impl<'g, N: Network> Attempts<'g, N> {
         }
     }
 
-    /// Whether one more attempt is allowed: the route's own word needs no budget.
+    /// Whether one more attempt is allowed: the route's own word needs no budget but the backend's.
     fn is_granted(&self, env: &Environment<'_, N>) -> bool {
         let retry = self.retry(env);
-        self.tries() < retry.tries
-            && (retry.by == RetryBy::Route || env.worker.budgets.retries.spend(Instant::now()))
+        if self.tries() >= retry.tries {
+            return false;
+        }
+        let is_within_budget = match self.group.retry_budget() {
+            Some(budget) => budget.spend(Instant::now()),
+            None => retry.by == RetryBy::Route || env.worker.budgets.retries.spend(Instant::now()),
+        };
+        let refused = if !is_within_budget {
+            "budget"
+        } else if self.request.as_ref().is_some_and(|request| !request.begin_retry()) {
+            "limit"
+        } else {
+            return true;
+        };
+        env.worker.counters.retry_refused(refused);
+        false
     }
 
     /// Attempts that count: a stale connection, which is met once at most, says nothing about any endpoint. While two

@@ -49,6 +49,7 @@ impl Decider {
             | Fault::NoBackend
             | Fault::NoEndpoint
             | Fault::EndpointsFull
+            | Fault::BackendFull(_)
             | Fault::ProtectionUnavailable
             | Fault::ExtensionUnavailable
             | Fault::MissingReference
@@ -181,7 +182,9 @@ pub(super) fn is_to_blame<H: Hop>(
         Fault::NoEndpoint => {
             before.has_endpoint() && (!has_same_action(before, now) || loses_a_backend(before, now))
         }
-        Fault::EndpointsFull => !has_same_action(before, now) || !has_same_traffic(before, now),
+        Fault::EndpointsFull | Fault::BackendFull(_) => {
+            !has_same_action(before, now) || !has_same_traffic(before, now)
+        }
         Fault::BodyTooLarge => !allows_same_bodies(before, now),
         Fault::Unsupported => before.policy().websocket != now.policy().websocket,
         Fault::DeadlineExceeded | Fault::RequestTimeout => before.policy().timeouts != now.policy().timeouts,

@@ -20,7 +20,7 @@ use super::environment::{ClientSide, Ending, Environment, Exchange};
 use super::relay::{Broken, End, Relayed, Through, relay, relay_rest};
 use super::respond::{self, Outcome};
 use super::tunnel::tunnel;
-use super::{early, forwarded, race, sticky, web};
+use super::{early, forwarded, places, race, sticky, web};
 use crate::body_steps::{self, BodySteps};
 use crate::buffers::Buffers;
 use crate::compression;
@@ -188,6 +188,9 @@ fn try_endpoints<'e, N: Network, D: Downstream>(
 ) -> impl Future<Output = Result<Answer<ToEndpoint<N>>, Fault>> {
     let mut attempts = Attempts::begin(exchange, group);
     async move {
+        if let Err(full) = attempts.begin_request() {
+            attempts.request = Box::pin(places::wait_for_request(exchange, &mut attempts, full)).await?;
+        }
         loop {
             if let Some(backoff) = attempts.backoff(&exchange.env) {
                 // Boxed, like all that is rare.
@@ -210,9 +213,10 @@ fn try_endpoints<'e, N: Network, D: Downstream>(
                     attempts.blame(&exchange.env, &failure);
                     attempts.go_on_after(exchange, &failure)?;
                 }
-                Ok(answer) => {
+                Ok(mut answer) => {
                     attempts.confirm(&exchange.env, &answer);
                     if !attempts.go_elsewhere(exchange, &answer) {
+                        answer.lease.keep(attempts.request.take());
                         return Ok(answer);
                     }
                     exchange.env.end_attempt();

@@ -29,6 +29,8 @@ mod body_steps_tests;
 mod change;
 mod check;
 #[cfg(test)]
+mod circuit_tests;
+#[cfg(test)]
 mod compressed_bodies_tests;
 #[cfg(test)]
 mod compression_tests;
@@ -58,6 +60,7 @@ mod hostile_conduct_tests;
 mod hostile_frames_tests;
 #[cfg(test)]
 mod hostile_tests;
+mod idle;
 #[cfg(test)]
 mod interleaving_tests;
 mod issuer;
@@ -72,6 +75,7 @@ mod pairing_tests;
 pub(crate) mod peer_watch;
 #[cfg(test)]
 mod picked_tests;
+mod places;
 mod provider;
 mod race;
 mod refused;
@@ -81,6 +85,8 @@ mod respond;
 #[cfg(test)]
 mod route_tests;
 mod share;
+#[cfg(test)]
+mod slowness_tests;
 #[cfg(test)]
 mod steps_auth_tests;
 #[cfg(test)]

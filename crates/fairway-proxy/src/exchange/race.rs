@@ -14,14 +14,18 @@ use fairway_connection::sides::{Downstream, Hop};
 use fairway_net::clock::Instant;
 use tokio::time::Sleep;
 
-use super::attempt::{Attempts, Connection, Failure, Reuse};
+use super::attempt::{Attempts, Connection, Failure};
 use super::environment::{ClientSide, Environment, Exchange};
+use super::idle::{at_hand, idle};
+use super::places::{self, Found};
 use crate::fault::Fault;
 use crate::metrics::record::Micros;
 use crate::metrics::{Hedges, count};
 use crate::network::Network;
 use crate::upstream::blame::note_connect_failure;
-use crate::upstream::{Chosen, Connected, Connecting, Endpoint, Errand, Group, Lease, Opened, Underway};
+use crate::upstream::{
+    Chosen, Connected, Connecting, ConnectionPlace, Endpoint, Errand, Group, Lease, Opened, Underway,
+};
 use crate::worker::{ToEndpoint, Worker};
 
 /// The most connects of one attempt at a time.
@@ -66,7 +70,18 @@ pub(super) fn connect<'e, N: Network, D: Downstream>(
         } else {
             (chosen, false)
         };
-        let race = Race::begin(env, record.forwarding_began(), attempts, chosen, hedged);
+        let (chosen, place) = match attempts.group.begin_connection() {
+            Ok(place) => (chosen, place),
+            Err(full) => {
+                let began = record.forwarding_began();
+                let waiting = places::wait_for_connection(env, began, attempts, chosen, client_side, full);
+                match Box::pin(waiting).await? {
+                    Found::Idle(connection) => return Ok(connection),
+                    Found::Place(chosen, place) => (chosen, place),
+                }
+            }
+        };
+        let race = Race::begin(env, record.forwarding_began(), attempts, chosen, place, hedged);
         // Boxed: connecting is rare and large, and every connection's task would carry room for it.
         let won = Box::pin(race.run(client_side)).await;
         match won {
@@ -191,35 +206,6 @@ fn out_of_time<N: Network>(env: &Environment<'_, N>) -> Fault {
     if env.is_overdue() { env.overdue() } else { Fault::ConnectTimeout }
 }
 
-/// An idle connection, if one may be used.
-fn at_hand<N: Network>(
-    chosen: Chosen<To<N>>,
-    attempts: &Attempts<'_, N>,
-) -> Result<Connection<To<N>>, Chosen<To<N>>> {
-    // Whether a suspect endpoint is back, only a new connection tells.
-    if chosen.endpoint.health().is_suspect() {
-        return Err(chosen);
-    }
-    idle(chosen, attempts).map(Connection::reused)
-}
-
-impl<H: Hop> Connection<H> {
-    fn reused(lease: Lease<H>) -> Self {
-        Self { lease, reused: true, connect: Micros::default(), hedged: false }
-    }
-}
-
-fn idle<N: Network>(
-    chosen: Chosen<To<N>>,
-    attempts: &Attempts<'_, N>,
-) -> Result<Lease<To<N>>, Chosen<To<N>>> {
-    match attempts.reuse {
-        Reuse::Any => Lease::of_idle(chosen, false, attempts.now),
-        Reuse::Proven => Lease::of_idle(chosen, true, attempts.now),
-        Reuse::Never => Err(chosen),
-    }
-}
-
 /// Connects for one attempt.
 struct Race<'a, 's, 'g, N: Network> {
     env: &'a Environment<'s, N>,
@@ -238,6 +224,8 @@ struct Racer<N: Network> {
     connecting: Connecting<Connected<N::Hop>>,
     began: Instant,
     entry: Entry,
+    /// Where the backend limits connections.
+    place: Option<Rc<ConnectionPlace>>,
     /// Others may wait for it.
     _underway: Option<Underway<To<N>>>,
 }
@@ -273,10 +261,11 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         begun: Instant,
         attempts: &'a mut Attempts<'g, N>,
         chosen: Chosen<To<N>>,
+        place: Option<Rc<ConnectionPlace>>,
         hedged: bool,
     ) -> Self {
         let mut race = Self { env, begun, attempts, racers: Vec::new(), late: None, hedged };
-        race.enter(chosen, Entry::Free);
+        race.enter(chosen, place, Entry::Free);
         race
     }
 
@@ -344,7 +333,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
     }
 
     /// Begins a connect.
-    fn enter(&mut self, chosen: Chosen<To<N>>, entry: Entry) {
+    fn enter(&mut self, chosen: Chosen<To<N>>, place: Option<Rc<ConnectionPlace>>, entry: Entry) {
         let env = self.env;
         let worker = env.worker;
         worker.budgets.hedges.earn();
@@ -360,7 +349,7 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         self.attempts.tried.insert(chosen.index);
         let patience = patience(env, self.attempts.group, &chosen.endpoint);
         let _underway = chosen.endpoint.begin_connect();
-        self.racers.push(Racer { chosen, connecting, began: now, entry, _underway });
+        self.racers.push(Racer { chosen, connecting, began: now, entry, place, _underway });
         self.late = timer(patience.filter(|_| self.racers.len() < MOST_RACERS));
     }
 
@@ -382,11 +371,13 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
         if let Some(which) = self.racers.iter().position(Racer::is_superfluous) {
             count(&hedges.moved);
             self.hedged = true;
-            let entry = self.racers.swap_remove(which).entry;
-            self.enter(rival, entry);
-        } else if self.env.worker.budgets.hedges.spend(Instant::now()) {
+            let Racer { entry, place, .. } = self.racers.swap_remove(which);
+            self.enter(rival, place, entry);
+        } else if let Ok(place) = self.attempts.group.begin_connection()
+            && self.env.worker.budgets.hedges.spend(Instant::now())
+        {
             self.hedged = true;
-            self.enter(rival, Entry::Paid);
+            self.enter(rival, place, Entry::Paid);
         } else {
             count(&hedges.refused);
             self.late = timer(Some(AGAIN));
@@ -396,13 +387,13 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
 
     fn won(mut self, which: usize, connected: Connected<To<N>>) -> Won<To<N>> {
         let Connected { hop, handshake } = connected;
-        let Racer { chosen, began, entry, _underway, .. } = self.racers.swap_remove(which);
+        let Racer { chosen, began, entry, place, _underway, .. } = self.racers.swap_remove(which);
         if entry == Entry::Paid {
             count(&self.hedges().won);
         }
         let connect = began.elapsed();
         self.attempts.now = began + connect;
-        let lease = welcome(self.env.worker, chosen, hop, connect);
+        let lease = welcome(self.env.worker, chosen, hop, place, connect);
         self.leave_behind();
         let connection = Connection { lease, reused: false, connect: connect.into(), hedged: self.hedged };
         Won { connection, handshake }
@@ -443,10 +434,10 @@ impl<N: Network> Racer<N> {
 
     /// Goes on to the end: the connection is pooled, or its failure noted.
     async fn finish(self, worker: Rc<Worker<N>>, group: Rc<Group<To<N>>>) {
-        let Self { chosen, connecting, began, _underway, .. } = self;
+        let Self { chosen, connecting, began, place, _underway, .. } = self;
         match connecting.await {
             Ok(connected) => {
-                let lease = welcome(&worker, chosen, connected.hop, began.elapsed());
+                let lease = welcome(&worker, chosen, connected.hop, place, began.elapsed());
                 lease.give_back_unused(&worker.pool_limits());
             }
             Err(fault) => note_connect_failure(&worker, &group, &chosen.endpoint, fault),
@@ -459,8 +450,9 @@ fn welcome<N: Network>(
     worker: &Worker<N>,
     chosen: Chosen<To<N>>,
     hop: To<N>,
+    place: Option<Rc<ConnectionPlace>>,
     took: Duration,
 ) -> Lease<To<N>> {
     count(&worker.counters.attempts.connected);
-    Lease::of_new(chosen, hop, took)
+    Lease::of_new(chosen, hop, place, took)
 }

@@ -359,6 +359,11 @@ impl Counters {
         self.label(Stage::HealthCheck, result);
     }
 
+    /// No other attempt follows one that failed, because of this.
+    pub(crate) fn retry_refused(&self, reason: &'static str) {
+        self.label(Stage::RetryRefused, reason);
+    }
+
     /// The stream to an extension service is over, with this result.
     pub(crate) fn extension_ended(&self, result: &'static str) {
         self.label(Stage::Extension, result);

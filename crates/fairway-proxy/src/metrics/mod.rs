@@ -27,6 +27,8 @@ pub use http3::Http3;
 pub use process::write_spent;
 pub use quic::Quic;
 pub use sample::{Gauges, Sample};
-pub use text::{Text, write_buffer_disk, write_cpu, write_failing_checks, write_memory, write_spread};
+pub use text::{
+    Text, write_buffer_disk, write_circuits, write_cpu, write_failing_checks, write_memory, write_spread,
+};
 pub(crate) use text::{write_geoip, write_tickets};
 pub use totals::{TimeBound, Totals};

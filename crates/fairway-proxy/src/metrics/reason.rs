@@ -21,11 +21,13 @@ pub enum Stage {
     Extension,
     /// At the end of a health check of an endpoint.
     HealthCheck,
+    /// When another attempt would follow one that failed.
+    RetryRefused,
 }
 
 impl Stage {
     /// In the order of metrics.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Connection,
         Self::Exchange,
         Self::Call,
@@ -35,6 +37,7 @@ impl Stage {
         Self::Check,
         Self::Extension,
         Self::HealthCheck,
+        Self::RetryRefused,
     ];
 }
 

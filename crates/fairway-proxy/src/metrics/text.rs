@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use fairway_connection::upstream::UnderWay;
+
 use crate::attribution::{Attribution, Costs, RequestOutcome};
 use crate::geoip::{DatabaseFigures, FileFigures};
 use crate::metrics::histogram::{LENGTH, Observed, SIZE, TIME};
@@ -153,6 +155,7 @@ fn write_reasons(reasons: &BTreeMap<Reason, u64>, out: &mut String) {
         Stage::Check => ("fairway_authorization_checks_total", "result"),
         Stage::Extension => ("fairway_extension_streams_total", "result"),
         Stage::HealthCheck => ("fairway_health_checks_total", "result"),
+        Stage::RetryRefused => ("fairway_upstream_retries_refused_total", "reason"),
     };
     for stage in Stage::ALL {
         head(out, of(&stage).0, "counter");
@@ -192,6 +195,21 @@ pub fn write_memory(used: u64, budget: u64, out: &mut String) {
 /// Writes how many endpoints fail their health checks.
 pub fn write_failing_checks(count: u64, out: &mut String) {
     single(out, "fairway_endpoints_failing_checks", "gauge", "", count);
+}
+
+/// Writes what is under way with backends that limit it.
+pub fn write_circuits(under_way: &UnderWay, out: &mut String) {
+    let name = "fairway_limited_backends_under_way";
+    head(out, name, "gauge");
+    let counts = [
+        ("requests", under_way.requests),
+        ("connections", under_way.connections),
+        ("pending", under_way.pending),
+        ("retries", under_way.retries),
+    ];
+    for (what, count) in counts {
+        line(out, name, &format!("what=\"{what}\""), count);
+    }
 }
 
 /// Writes how many bytes of bodies that are held are on disk.

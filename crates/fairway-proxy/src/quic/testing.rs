@@ -122,6 +122,7 @@ impl Process {
                 disk: Disk::inline(&std::env::temp_dir(), DISK).unwrap(),
                 quic: process.shared.clone(),
                 checks: fairway_connection::upstream::Checks::default(),
+                circuits: fairway_connection::upstream::Circuits::default(),
             };
             let (network, _) = ScriptedNetwork::new(script.clone());
             let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(log.clone()));

@@ -23,7 +23,7 @@ use crate::log::StreamUpstream;
 use crate::metrics::{Hedges, count};
 use crate::network::Network;
 use crate::upstream::blame::{note_connect_failure, unpicked};
-use crate::upstream::{Chosen, Errand, Group, Tried};
+use crate::upstream::{Chosen, ConnectionPlace, Errand, Group, RequestPlace, Tried};
 use crate::worker::{Adopted, Phase, ToEndpoint, Worker};
 
 /// Endpoints that are tried for one connection, where their backend says nothing.
@@ -47,7 +47,11 @@ pub(super) struct Reached<N: Network> {
     pub(super) took: Duration,
     pub(super) policy: StreamPolicy,
     attempts: u8,
+    _places: Places,
 }
+
+/// The places of a connection of a client and of that to its endpoint, where the backend limits them.
+type Places = (Option<RequestPlace>, Option<Rc<ConnectionPlace>>);
 
 impl<N: Network> Reached<N> {
     /// As the log has it.
@@ -98,6 +102,7 @@ pub(super) async fn connect<N: Network, S: Transport>(
         ahead: ahead.unwrap_or_default().into(),
         connect: policy.connect_timeout.unwrap_or(Timeouts::default().connect),
         retry,
+        request: group.begin_request().map_err(Fault::BackendFull)?,
         race: Race::default(),
         tried: Tried::default(),
         attempts: 0,
@@ -107,14 +112,25 @@ pub(super) async fn connect<N: Network, S: Transport>(
     let passes_tls = matches!(model.protocol, ListenerProtocol::TlsPassthrough | ListenerProtocol::Https);
     let mut waiting = Waiting { worker, peer, client, passes_tls, drained };
     worker.budgets.retries.earn();
+    if let Some(budget) = group.retry_budget() {
+        budget.earn();
+    }
     search.go_on()?;
     loop {
         let event = waiting.wait(search.race.event()).await.map_err(|end| search.given_up(end))?;
         match event {
             Event::Connected(racer, stream, took) => {
-                let (chosen, attempts) = search.won(racer, took);
+                let (chosen, attempts, _places) = search.won(racer, took);
                 let wire = Wire::new(stream);
-                return Ok(Reached { chosen, group: Rc::clone(&group), wire, took, policy, attempts });
+                return Ok(Reached {
+                    chosen,
+                    group: Rc::clone(&group),
+                    wire,
+                    took,
+                    policy,
+                    attempts,
+                    _places,
+                });
             }
             Event::Failed(runner, fault) => {
                 let goes_on = search.failed(&runner, fault)?;
@@ -212,6 +228,8 @@ struct Search<'a, N: Network> {
     connect: Duration,
     /// How often, and for how long, another endpoint is tried.
     retry: Retry,
+    /// The place of the client's connection, where the backend limits them.
+    request: Option<RequestPlace>,
     race: Race<Runner<N>, Stream<N>, Fault>,
     tried: Tried,
     attempts: u8,
@@ -222,6 +240,8 @@ struct Search<'a, N: Network> {
 struct Runner<N: Network> {
     chosen: Chosen<To<N>>,
     entry: Entry,
+    /// Where the backend limits connections.
+    place: Option<Rc<ConnectionPlace>>,
 }
 
 /// How a connect came into the race.
@@ -238,11 +258,12 @@ impl<'a, N: Network> Search<'a, N> {
     fn go_on(&mut self) -> Result<(), Fault> {
         let (group, tried, now) = (self.group, &self.tried, Instant::now());
         let chosen = self.worker.random(|random| group.pick(tried, self.belongs, random, now));
-        self.enter(chosen.ok_or_else(|| unpicked(group))?, Entry::Free);
+        let place = group.begin_connection().map_err(Fault::BackendFull)?;
+        self.enter(chosen.ok_or_else(|| unpicked(group))?, place, Entry::Free);
         Ok(())
     }
 
-    fn enter(&mut self, chosen: Chosen<To<N>>, entry: Entry) {
+    fn enter(&mut self, chosen: Chosen<To<N>>, place: Option<Rc<ConnectionPlace>>, entry: Entry) {
         self.worker.budgets.hedges.earn();
         self.tried.insert(chosen.index);
         self.attempts = self.attempts.saturating_add(1);
@@ -252,7 +273,7 @@ impl<'a, N: Network> Search<'a, N> {
         let hedge = self.group.backend().traffic().hedge;
         let patience = chosen.endpoint.hedge_after(hedge.unwrap_or(self.worker.options.limits.connect_hedge));
         let patience = patience.filter(|_| self.race.racers().len() + 1 < MOST_RACERS);
-        self.race.enter(Runner { chosen, entry }, connecting, patience);
+        self.race.enter(Runner { chosen, entry, place }, connecting, patience);
     }
 
     /// The youngest connect is late: begins one to another endpoint.
@@ -261,9 +282,11 @@ impl<'a, N: Network> Search<'a, N> {
         let hedges = self.hedges();
         if let Some(superfluous) = self.race.take(Runner::is_superfluous) {
             count(&hedges.moved);
-            self.enter(rival, superfluous.entry);
-        } else if self.worker.budgets.hedges.spend(Instant::now()) {
-            self.enter(rival, Entry::Paid);
+            self.enter(rival, superfluous.place, superfluous.entry);
+        } else if let Ok(place) = self.group.begin_connection()
+            && self.worker.budgets.hedges.spend(Instant::now())
+        {
+            self.enter(rival, place, Entry::Paid);
         } else {
             count(&hedges.refused);
             self.race.look_after(Some(AGAIN));
@@ -282,7 +305,13 @@ impl<'a, N: Network> Search<'a, N> {
             fault.blames_endpoint() && self.attempts < retry.tries && self.group.has_untried(&self.tried);
         // An endpoint whose turn comes when the time is over would be blamed for that.
         let is_in_time = self.began.elapsed().saturating_add(retry.backoff) < retry.connect_total;
-        let is_granted = || retry.by == RetryBy::Route || worker.budgets.retries.spend(Instant::now());
+        let is_granted = || {
+            let is_within_budget = match self.group.retry_budget() {
+                Some(budget) => budget.spend(Instant::now()),
+                None => retry.by == RetryBy::Route || worker.budgets.retries.spend(Instant::now()),
+            };
+            is_within_budget && self.request.as_ref().is_none_or(RequestPlace::begin_retry)
+        };
         if !(may && is_in_time && is_granted()) {
             let endpoint = runner.chosen.endpoint.identity.address;
             let upstream = Some(StreamUpstream { endpoint, attempts: self.attempts });
@@ -302,7 +331,7 @@ impl<'a, N: Network> Search<'a, N> {
     }
 
     /// One is connected: what is still on its way goes on without the client, for the health of its endpoint.
-    fn won(self, runner: Runner<N>, took: Duration) -> (Chosen<To<N>>, u8) {
+    fn won(self, runner: Runner<N>, took: Duration) -> (Chosen<To<N>>, u8, Places) {
         let (worker, now) = (self.worker, Instant::now());
         let hedges = self.hedges();
         if runner.entry == Entry::Paid {
@@ -317,7 +346,7 @@ impl<'a, N: Network> Search<'a, N> {
                 tokio::task::spawn_local(finish(left, Rc::clone(worker), Rc::clone(self.group)));
             }
         }
-        (runner.chosen, self.attempts)
+        (runner.chosen, self.attempts, (self.request, runner.place))
     }
 
     fn hedges(&self) -> &'a Hedges {
@@ -345,7 +374,7 @@ async fn finish<N: Network>(
     worker: Rc<Worker<N>>,
     group: Rc<Group<To<N>>>,
 ) {
-    let Racer { token: Runner { chosen, .. }, connecting, began } = left;
+    let Racer { token: Runner { chosen, place: _place, .. }, connecting, began } = left;
     match connecting.await {
         Ok(_) => welcome(&worker, &chosen, began.elapsed()),
         Err(fault) => note_connect_failure(&worker, &group, &chosen.endpoint, fault),

@@ -28,7 +28,9 @@ impl End {
     /// As nginx has it for streams.
     pub(super) fn status(self) -> u16 {
         match self {
-            Self::Failed(Fault::LocalShortage | Fault::Overloaded | Fault::EndpointsFull) => 503,
+            Self::Failed(
+                Fault::LocalShortage | Fault::Overloaded | Fault::EndpointsFull | Fault::BackendFull(_),
+            ) => 503,
             Self::Failed(
                 Fault::NoListener
                 | Fault::NoRoute

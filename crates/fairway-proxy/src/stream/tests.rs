@@ -6,9 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairway_connection::upstream::UnderWay;
 use fairway_model::{
-    Backend, BackendKey, BackendTraffic, Config, HostKey, HostPattern, Listener, ListenerProtocol, Origin,
-    Retry, RetryBy, StreamKey, StreamPolicy, StreamRoute, VirtualHost, WeightedBackend,
+    Backend, BackendKey, BackendLimits, BackendTraffic, Config, HostKey, HostPattern, Listener,
+    ListenerProtocol, Origin, Retry, RetryBy, StreamKey, StreamPolicy, StreamRoute, VirtualHost,
+    WeightedBackend,
 };
 use fairway_net::clock::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -355,6 +357,33 @@ async fn a_connection_too_many_for_every_endpoint_is_closed_and_one_that_ends_ma
         let (mut fourth, _serving) = client(&stage);
         fourth.read_exact(&mut seen).await.unwrap();
         assert_eq!(&seen, AHEAD);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_has_its_places_among_those_of_all_workers_until_it_ends() {
+    on_stage(async {
+        let one = NonZeroU32::new(1);
+        for (requests, connections, reason) in
+            [(one, None, "backend_requests_full"), (None, one, "backend_connections_full")]
+        {
+            let limits = BackendLimits { requests, connections, pending: 9, retries: None };
+            let traffic = BackendTraffic { limits: Some(limits), ..BackendTraffic::default() };
+            let stages = Stage::two_workers(&with_traffic(config(2, 1), traffic), |_| Meeting::with(echoing));
+            let (held, serving) = client(&stages[0]);
+            sleep(Duration::from_millis(1)).await;
+            let (_refused, other) = client(&stages[1]);
+            other.await.unwrap();
+            assert_eq!(ended(&stages[1], reason), 1, "it does not wait");
+            drop(held);
+            serving.await.unwrap();
+            assert_eq!(stages[0].worker.circuits.under_way(), UnderWay::default());
+            let (mut next, _serving) = client(&stages[1]);
+            next.write_all(b"world").await.unwrap();
+            let mut seen = [0; 11];
+            next.read_exact(&mut seen).await.unwrap();
+        }
     })
     .await;
 }

@@ -1,5 +1,7 @@
 //! What failures say about endpoints.
 
+use std::time::Duration;
+
 use fairway_connection::sides::Hop;
 use fairway_net::clock::Instant;
 
@@ -25,6 +27,22 @@ pub(crate) fn note_connect_failure<N: Network>(
     if fault.blames_endpoint() {
         blame(worker, group, endpoint, Blame::Connect);
         endpoint.check_siblings();
+    }
+}
+
+/// A response head came after `latency`: counts the endpoints that are ejected because they have been slow.
+pub(crate) fn note_success<N: Network>(
+    worker: &Worker<N>,
+    group: &Group<ToEndpoint<N>>,
+    endpoint: u32,
+    latency: Duration,
+    now: Instant,
+) {
+    for slow in group.succeeded(endpoint, latency, now) {
+        count(&worker.counters.attempts.ejected);
+        let endpoint = group.member(slow.member).identity.address;
+        let (mean, others) = (slow.mean, slow.others);
+        tracing::info!(%endpoint, ?mean, ?others, "an endpoint is ejected: it answers far more slowly than the others");
     }
 }
 

@@ -8,5 +8,6 @@ mod tests;
 
 pub(crate) use connect::{Connected, Connecting, Connector, fault_of};
 pub(crate) use fairway_connection::upstream::{
-    Chosen, Endpoint, Errand, Group, Groups, Lease, Opened, Picks, Room, Tried, Underway, endpoint, health,
+    Chosen, ConnectionPlace, Endpoint, Errand, Full, Group, Groups, Lease, Opened, Pending, Picks,
+    RequestPlace, Room, Tried, Underway, endpoint, health,
 };

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use fairway_connection::takebacks::Takebacks;
-use fairway_connection::upstream::Checks;
+use fairway_connection::upstream::{Checks, Circuits};
 use fairway_model::GeoFields;
 use fairway_net::budgets::Budgets;
 use fairway_net::clock::Instant;
@@ -74,6 +74,7 @@ pub(crate) struct Shared {
     pub(crate) disk: Disk,
     pub(crate) quic: SharedEndpoints,
     pub(crate) checks: Checks,
+    pub(crate) circuits: Circuits,
 }
 
 /// What the connections of one thread share.
@@ -101,6 +102,8 @@ pub(crate) struct Worker<N: Network> {
     pub(crate) quic: SharedEndpoints,
     /// What health checks say of endpoints.
     pub(crate) checks: Checks,
+    /// What is under way with backends that limit it, of all workers.
+    pub(crate) circuits: Circuits,
     /// When it began: what its exchanges count time from.
     pub(crate) began: Instant,
     adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
@@ -118,9 +121,9 @@ impl<N: Network> Worker<N> {
         shared: Shared,
         neighbours: Neighbours<Open<N>>,
     ) -> Self {
-        let Shared { memory, guards, disk, quic, checks } = shared;
-        let (groups, counters) =
-            (Rc::new(Groups::at(options.location.clone(), checks.clone())), Counters::default());
+        let Shared { memory, guards, disk, quic, checks, circuits } = shared;
+        let groups = Groups::at(options.location.clone(), checks.clone(), circuits.clone());
+        let (groups, counters) = (Rc::new(groups), Counters::default());
         let limits = &options.limits;
         let heads = limits.head();
         let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
@@ -159,6 +162,7 @@ impl<N: Network> Worker<N> {
             geoip,
             quic,
             checks,
+            circuits,
             adopted: RefCell::new(adopted),
             history: History::default(),
             random: RefCell::new(fastrand::Rng::new()),

@@ -320,7 +320,9 @@ fn backend(out: &mut String, config: &Config, key: &BackendKey, meets: Meets, sh
     }
     for (index, endpoint) in backend.endpoints.iter().enumerate() {
         let name = endpoint.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
-        row(out, if index == 0 { "endpoints" } else { "" }, &format!("{}{name}", endpoint.address));
+        let zone = endpoint.place.as_ref().and_then(|place| place.zone.as_ref());
+        let zone = zone.map(|zone| format!(", zone {zone}")).unwrap_or_default();
+        row(out, if index == 0 { "endpoints" } else { "" }, &format!("{}{name}{zone}", endpoint.address));
     }
 }
 

@@ -125,7 +125,7 @@ fn live(
     of: EndpointState,
 ) -> LiveEndpoint {
     let EndpointState { workers, ejected_by, probed_by, suspected_by, ejected_for, failures, .. } = of;
-    let EndpointState { under_way, idle, busy, latency, connect_time, .. } = of;
+    let EndpointState { fails_checks, under_way, idle, busy, latency, connect_time, .. } = of;
     LiveEndpoint {
         backend,
         address,
@@ -135,6 +135,7 @@ fn live(
         probed_by,
         suspected_by,
         ejected_for,
+        fails_checks,
         failures,
         under_way,
         idle,

@@ -51,6 +51,11 @@ impl Fitness {
         }
     }
 
+    /// Whether checks have found it unfit, whether they count or not.
+    pub(super) fn fails(&self, index: usize) -> bool {
+        self.states.get(index).is_some_and(|state| state.is_out())
+    }
+
     /// Whether checks have found it unfit, and count.
     #[inline]
     pub(super) fn is_out(&self, index: usize) -> bool {

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use super::{Group, Groups, Tried};
 use crate::hop::AnyHop;
 use crate::upstream::checks::Checks;
+use crate::upstream::circuit::Circuits;
 use crate::upstream::endpoint::Chosen;
 use crate::upstream::health::Blame;
 
@@ -51,7 +52,8 @@ fn group(
         session: None,
         traffic: BackendTraffic { distribution, ..traffic }.kept(),
     };
-    let groups = Groups::at(Location { zone: Some("a".into()), node: Some("n1".into()) }, Checks::default());
+    let location = Location { zone: Some("a".into()), node: Some("n1".into()) };
+    let groups = Groups::at(location, Checks::default(), Circuits::default());
     let group = groups.group(Arc::new(backend), PortProtocol::Tcp, None);
     (groups, group)
 }

@@ -31,6 +31,7 @@ pub(super) struct EndpointTable {
 struct EndpointRow {
     address: String,
     pod: String,
+    zone: String,
     health: String,
     is_trouble: bool,
     under_way: String,
@@ -61,9 +62,10 @@ impl LiveEndpoints {
         for endpoint in backend.endpoints.iter().take(MAX_ENDPOINTS) {
             let known = self.0.get(&(backend.key.clone(), endpoint.address));
             let pod = endpoint.name.as_deref().unwrap_or_default();
+            let zone = endpoint.place.as_ref().and_then(|place| place.zone.as_deref()).unwrap_or_default();
             match known {
-                None => rows.push(EndpointRow::unknown(endpoint.address, pod)),
-                Some(known) => rows.extend(known.iter().map(|live| EndpointRow::of(live, pod))),
+                None => rows.push(EndpointRow::unknown(endpoint.address, pod, zone)),
+                Some(known) => rows.extend(known.iter().map(|live| EndpointRow::of(live, pod, zone))),
             }
         }
         let more = backend.endpoints.len().saturating_sub(MAX_ENDPOINTS);
@@ -73,11 +75,12 @@ impl LiveEndpoints {
 
 impl EndpointRow {
     /// Of an endpoint that no worker knows.
-    fn unknown(address: SocketAddr, pod: &str) -> Self {
+    fn unknown(address: SocketAddr, pod: &str, zone: &str) -> Self {
         let none = || "–".to_owned();
         Self {
             address: address.to_string(),
             pod: pod.to_owned(),
+            zone: zone.to_owned(),
             health: "not used yet".to_owned(),
             is_trouble: false,
             under_way: none(),
@@ -88,15 +91,16 @@ impl EndpointRow {
         }
     }
 
-    fn of(live: &LiveEndpoint, pod: &str) -> Self {
+    fn of(live: &LiveEndpoint, pod: &str, zone: &str) -> Self {
         Self {
             address: match live.carrier {
                 PortProtocol::Tcp => live.address.to_string(),
                 PortProtocol::Udp => format!("{} (UDP)", live.address),
             },
             pod: pod.to_owned(),
+            zone: zone.to_owned(),
             health: health(live),
-            is_trouble: live.ejected_by > 0 || live.suspected_by > 0,
+            is_trouble: live.fails_checks || live.ejected_by > 0 || live.suspected_by > 0,
             under_way: live.under_way.to_string(),
             busy: live.busy.to_string(),
             idle: live.idle.to_string(),
@@ -112,10 +116,11 @@ fn health(live: &LiveEndpoint) -> String {
         1 => String::new(),
         workers => format!(" by {count} of {workers} workers"),
     };
-    let mut text = String::new();
+    let mut text = if live.fails_checks { "fails its health checks".to_owned() } else { String::new() };
     if live.ejected_by > 0 {
-        text = format!("ejected{}", of_workers(live.ejected_by));
+        let comma = if text.is_empty() { "" } else { "; " };
         // Writing to a String cannot fail.
+        _ = write!(text, "{comma}ejected{}", of_workers(live.ejected_by));
         _ = match (live.ejected_for.is_zero(), live.probed_by) {
             (false, _) => write!(text, " for {:.1} s more", live.ejected_for.as_secs_f64()),
             (true, 0) => write!(text, ", the next request tries it"),
@@ -151,6 +156,7 @@ mod tests {
             probed_by: 0,
             suspected_by: 0,
             ejected_for: Duration::ZERO,
+            fails_checks: false,
             failures: 0,
             under_way: 0,
             idle: 0,
@@ -167,6 +173,10 @@ mod tests {
             (live(), "healthy"),
             (LiveEndpoint { failures: 133, ..live() }, "healthy, 1.33 failures in a row"),
             (LiveEndpoint { workers: 1, ..ejected.clone() }, "ejected for 2.3 s more"),
+            (
+                LiveEndpoint { fails_checks: true, ..ejected.clone() },
+                "fails its health checks; ejected by 1 of 2 workers for 2.3 s more",
+            ),
             (ejected, "ejected by 1 of 2 workers for 2.3 s more"),
             (
                 LiveEndpoint { ejected_by: 2, ..live() },

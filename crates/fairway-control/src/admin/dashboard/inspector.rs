@@ -44,6 +44,8 @@ pub struct LiveEndpoint {
     pub suspected_by: u32,
     /// How long it stays ejected at most.
     pub ejected_for: Duration,
+    /// Whether its health checks fail.
+    pub fails_checks: bool,
     /// Failures in a row, in hundredths, as the worker counts that has seen the most.
     pub failures: u32,
     /// Requests, connections that are forwarded or sessions under way with it.

@@ -1,17 +1,22 @@
 //! Which endpoint gets a request: `load-balance`, `upstream-hash-by*`, `service-upstream`, and Fairway's own
-//! `fairway.dev/traffic-distribution` and `fairway.dev/health`.
+//! `fairway.dev/traffic-distribution`, `fairway.dev/health`, `fairway.dev/outlier-ejection` and `fairway.dev/backend-limits`.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use fairway_model::{Balancing, EndpointHealth, SessionHash, SessionPart, TrafficDistribution};
+use fairway_model::{
+    BackendTraffic, Balancing, EndpointHealth, SessionHash, SessionPart, TrafficDistribution,
+};
 use fairway_objects::annotations::field_of_policies;
 use fairway_objects::annotations::text::switch;
 use fairway_objects::backend::Via;
+use fairway_objects::backend_traffic::{self, Limits};
 use fairway_objects::balance::{DISTRIBUTIONS, HashBy};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::external_processor::InvalidField;
 use fairway_objects::health;
+use fairway_objects::policies::BackendLimits;
+use serde::de::DeserializeOwned;
 
 use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::reader::Reader;
@@ -23,6 +28,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     contributions.upstream.balance.hash = hash(reader).map(Arc::new);
     contributions.upstream.balance.distribution = distribution(reader);
     contributions.upstream.balance.health = health(reader).map(Arc::new);
+    contributions.upstream.balance.traffic = traffic(reader);
     if value(reader, &context.defaults.values, "service-upstream", switch) == Some(true) {
         contributions.upstream.via = Via::ClusterAddress;
     }
@@ -47,20 +53,48 @@ const ANNOTATIONS: &[Known] = &[
 
 /// Fairway's own: `--annotations-prefix` does not change them.
 const HEALTH: &str = "fairway.dev/health";
+const EJECTION: &str = "fairway.dev/outlier-ejection";
+const LIMITS: &str = "fairway.dev/backend-limits";
 const DISTRIBUTION: &str = "fairway.dev/traffic-distribution";
 
-/// Reads `fairway.dev/health`, which has the fields of `spec.health` of a BackendTrafficPolicy as JSON. It protects nobody, so one that
-/// cannot be read closes nothing.
-fn health(reader: &mut Reader<'_>) -> Option<EndpointHealth> {
-    let value = reader.ingress.object.metadata.annotations.as_ref()?.get(HEALTH)?;
-    let read = field_of_policies(value).and_then(|read| {
-        health::read(&read).map_err(|InvalidField { field, problem, .. }| format!("{field} {problem}"))
+/// Reads an annotation that has the fields of a BackendTrafficPolicy as JSON. It protects nobody, so one that cannot be read closes nothing.
+fn as_policy<F: DeserializeOwned, T>(
+    reader: &mut Reader<'_>,
+    name: &str,
+    read: impl Fn(&F) -> Result<T, InvalidField>,
+    consequence: &str,
+) -> Option<T> {
+    let value = reader.ingress.object.metadata.annotations.as_ref()?.get(name)?;
+    let read = field_of_policies(value).and_then(|field| {
+        read(&field).map_err(|InvalidField { field, problem, .. }| format!("{field} {problem}"))
     });
-    read.map_err(|problem| {
-        let consequence = "endpoints are not checked, and new ones get their whole share";
-        invalid(reader, HEALTH, problem, consequence);
-    })
-    .ok()
+    read.map_err(|problem| invalid(reader, name, problem, consequence)).ok()
+}
+
+fn health(reader: &mut Reader<'_>) -> Option<EndpointHealth> {
+    as_policy(reader, HEALTH, health::read, "endpoints are not checked, and new ones get their whole share")
+}
+
+/// When endpoints are ejected, and how much they are asked for.
+fn traffic(reader: &mut Reader<'_>) -> Option<Arc<BackendTraffic>> {
+    let outliers = as_policy(reader, EJECTION, backend_traffic::ejection, "endpoints are ejected as usual");
+    let limits = as_policy(reader, LIMITS, limits, "there are no such limits").unwrap_or_default();
+    BackendTraffic {
+        ejection: outliers.map(|outliers| outliers.ejection),
+        latency: outliers.and_then(|outliers| outliers.latency),
+        limits: limits.of_backend,
+        in_flight: limits.in_flight,
+        ..BackendTraffic::default()
+    }
+    .kept()
+}
+
+fn limits(of: &BackendLimits) -> Result<Limits, InvalidField> {
+    if of.request_body.is_some() {
+        let problem = "is not for Ingresses, which have proxy-body-size".to_owned();
+        return Err(InvalidField { field: "requestBody".to_owned(), value: None, problem });
+    }
+    backend_traffic::limits(of)
 }
 
 fn invalid(reader: &mut Reader<'_>, name: &str, problem: String, consequence: &str) {

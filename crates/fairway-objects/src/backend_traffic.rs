@@ -1,0 +1,188 @@
+//! `spec.outlierEjection` and `spec.limits` of a BackendTrafficPolicy, and the values of the annotations `fairway.dev/outlier-ejection` and
+//! `fairway.dev/backend-limits`, which have the same fields.
+
+use std::num::{NonZeroU8, NonZeroU32};
+use std::time::Duration;
+
+use fairway_model::{BackendLimits, Ejection, LatencyEjection};
+
+use crate::duration;
+use crate::external_processor::InvalidField;
+use crate::field::{invalid, number, time};
+use crate::policies as types;
+
+/// Failures in a row after which an endpoint is ejected, where nothing is said.
+pub const DEFAULT_FAILURES: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
+/// How long the first ejection is, where nothing is said.
+pub const DEFAULT_FIRST: Duration = Duration::from_secs(1);
+/// How long an ejection is at most, where nothing is said.
+pub const DEFAULT_LONGEST: Duration = Duration::from_secs(30);
+/// How many times as slow as the others an endpoint is that is ejected, where nothing is said.
+pub const DEFAULT_FACTOR: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
+/// Responses below which an interval says nothing about an endpoint, where nothing is said.
+pub const DEFAULT_RESPONSES: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
+/// How long latencies are measured, where nothing is said.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
+const INTERVALS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3600)];
+const MAX: i64 = u32::MAX as i64;
+
+/// When an endpoint is not used for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutlierEjection {
+    /// Because requests to it fail, and for how long.
+    pub ejection: Ejection,
+    /// Because it is slow.
+    pub latency: Option<LatencyEjection>,
+}
+
+/// Reads when an endpoint is ejected.
+///
+/// # Errors
+/// The first field that cannot be used.
+pub fn ejection(of: &types::OutlierEjection) -> Result<OutlierEjection, InvalidField> {
+    let failures = of.consecutive_failures.map(i64::from);
+    let failures: Option<NonZeroU8> =
+        number::<u8>("consecutiveFailures", failures, 1..=255)?.and_then(NonZeroU8::new);
+    let first = some_time("firstTime", of.first_time.as_deref())?;
+    let longest = some_time("longestTime", of.longest_time.as_deref())?;
+    let latency = of.latency.as_ref().map(latency).transpose()?;
+    match of.mode.as_deref().unwrap_or_default() {
+        "" | "ConsecutiveFailures" => {}
+        "Off" if failures.is_some() || first.is_some() || longest.is_some() || latency.is_some() => {
+            return Err(invalid("mode", "Off", "has no other fields"));
+        }
+        "Off" => return Ok(OutlierEjection { ejection: Ejection::Never, latency: None }),
+        other => return Err(invalid("mode", other, "is none of ConsecutiveFailures, Off")),
+    }
+    // Whoever says one of them means the other to fit.
+    let first = first.unwrap_or(longest.unwrap_or(DEFAULT_FIRST).min(DEFAULT_FIRST));
+    let longest = longest.unwrap_or(DEFAULT_LONGEST.max(first));
+    if first > longest {
+        return Err(invalid("firstTime", "", "is longer than longestTime"));
+    }
+    let failures = failures.unwrap_or(DEFAULT_FAILURES);
+    Ok(OutlierEjection { ejection: Ejection::After { failures, first, longest }, latency })
+}
+
+fn some_time(field: &str, value: Option<&str>) -> Result<Option<Duration>, InvalidField> {
+    let read = |text: &str| {
+        let read = duration::read(text).filter(|time| !time.is_zero());
+        read.ok_or_else(|| invalid(field, text, "is no duration above zero, such as 1m30s"))
+    };
+    value.map(read).transpose()
+}
+
+fn latency(of: &types::LatencyEjection) -> Result<LatencyEjection, InvalidField> {
+    let factor = number::<u8>("latency.factor", of.factor.map(i64::from), 2..=100)?;
+    let responses = number::<u32>("latency.minResponses", of.min_responses, 1..=MAX)?;
+    let interval = time("latency.interval", of.interval.as_deref(), INTERVALS[0]..=INTERVALS[1])?;
+    Ok(LatencyEjection {
+        factor: factor.and_then(NonZeroU8::new).unwrap_or(DEFAULT_FACTOR),
+        responses: responses.and_then(NonZeroU32::new).unwrap_or(DEFAULT_RESPONSES),
+        interval: interval.unwrap_or(DEFAULT_INTERVAL),
+    })
+}
+
+/// How much a backend is asked for at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests of a worker to one endpoint.
+    pub in_flight: Option<NonZeroU32>,
+    /// What all workers together have under way with all endpoints.
+    pub of_backend: Option<BackendLimits>,
+}
+
+/// Reads how much a backend is asked for at most. The limit of bodies is read elsewhere.
+///
+/// # Errors
+/// The first field that cannot be used.
+pub fn limits(of: &types::BackendLimits) -> Result<Limits, InvalidField> {
+    let some = |field: &str, value| Ok(number::<u32>(field, value, 1..=MAX)?.and_then(NonZeroU32::new));
+    let (requests, connections) = (some("requests", of.requests)?, some("connections", of.connections)?);
+    let pending: Option<u32> = number("pendingRequests", of.pending_requests, 0..=MAX)?;
+    if pending.is_some() && requests.is_none() && connections.is_none() {
+        return Err(invalid("pendingRequests", "", "has no meaning without requests or connections"));
+    }
+    let of_backend = BackendLimits {
+        connections,
+        requests,
+        pending: pending.unwrap_or_default(),
+        retries: number("retries", of.retries, 0..=MAX)?,
+    };
+    Ok(Limits {
+        in_flight: some("requestsPerEndpoint", of.requests_per_endpoint)?,
+        of_backend: (of_backend != BackendLimits::default()).then_some(of_backend),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn ejected(spec: Value) -> Result<OutlierEjection, InvalidField> {
+        ejection(&serde_json::from_value(spec).expect("a spec"))
+    }
+
+    fn limited(spec: Value) -> Result<Limits, InvalidField> {
+        limits(&serde_json::from_value(spec).expect("a spec"))
+    }
+
+    #[test]
+    fn slow_endpoints_are_ejected_only_where_that_is_said() {
+        let usual = ejected(json!({})).unwrap();
+        let (first, longest) = (DEFAULT_FIRST, DEFAULT_LONGEST);
+        assert_eq!(usual.ejection, Ejection::After { failures: DEFAULT_FAILURES, first, longest });
+        assert_eq!(usual.latency, None);
+        let slow = ejected(json!({"latency": {}})).unwrap().latency.unwrap();
+        assert_eq!((slow.factor, slow.responses), (DEFAULT_FACTOR, DEFAULT_RESPONSES));
+        let slow =
+            json!({"latency": {"factor": 5, "minResponses": 100, "interval": "1m"}, "firstTime": "5s"});
+        let slow = ejected(slow).unwrap();
+        let (factor, responses) = (NonZeroU8::new(5).unwrap(), NonZeroU32::new(100).unwrap());
+        assert_eq!(
+            slow.latency,
+            Some(LatencyEjection { factor, responses, interval: Duration::from_secs(60) })
+        );
+        assert_eq!(ejected(json!({"mode": "Off"})).unwrap().ejection, Ejection::Never);
+    }
+
+    #[test]
+    fn each_limit_is_read() {
+        let all = json!({
+            "requestsPerEndpoint": 7, "connections": 1, "requests": 2, "pendingRequests": 3, "retries": 0,
+        });
+        let read = limited(all).unwrap();
+        assert_eq!(read.in_flight, NonZeroU32::new(7));
+        let (connections, requests) = (NonZeroU32::new(1), NonZeroU32::new(2));
+        let expected = BackendLimits { connections, requests, pending: 3, retries: Some(0) };
+        assert_eq!(read.of_backend, Some(expected));
+        assert_eq!(limited(json!({"requestBody": "1Mi"})), Ok(Limits::default()));
+    }
+
+    #[test]
+    fn what_cannot_be_used_names_its_field() {
+        for (spec, field) in [
+            (json!({"mode": "Off", "latency": {}}), "mode"),
+            (json!({"mode": "Latency"}), "mode"),
+            (json!({"consecutiveFailures": 0}), "consecutiveFailures"),
+            (json!({"firstTime": "9s", "longestTime": "1s"}), "firstTime"),
+            (json!({"latency": {"factor": 1}}), "latency.factor"),
+            (json!({"latency": {"minResponses": 0}}), "latency.minResponses"),
+            (json!({"latency": {"interval": "500ms"}}), "latency.interval"),
+        ] {
+            assert_eq!(ejected(spec.clone()).unwrap_err().field, field, "{spec}");
+        }
+        for (spec, field) in [
+            (json!({"requests": 0}), "requests"),
+            (json!({"connections": -1}), "connections"),
+            (json!({"pendingRequests": 5}), "pendingRequests"),
+            (json!({"requests": 1, "pendingRequests": -5}), "pendingRequests"),
+            (json!({"retries": 5_000_000_000_i64}), "retries"),
+            (json!({"requestsPerEndpoint": 0}), "requestsPerEndpoint"),
+        ] {
+            assert_eq!(limited(spec.clone()).unwrap_err().field, field, "{spec}");
+        }
+    }
+}
