@@ -132,11 +132,11 @@
 {{- end }}
 {{- end -}}
 
-{{/* In the namespace of the release: who writes status, and whether other replicas are left when this one stops. */}}
+{{/* In the namespace of the release: who writes status, whether other replicas are left when this one stops, and how many there are. */}}
 {{- define "fairway.rules.own" -}}
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list]
+  verbs: [get, list, watch]
 {{- if .Values.status.enabled }}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

@@ -171,7 +171,7 @@ var classes = []string{
 var own = []string{
 	"* networking.k8s.io/ingressclasses get list watch",
 	"* nodes get",
-	"edge pods get list",
+	"edge pods get list watch",
 	"edge coordination.k8s.io/leases create",
 	"edge coordination.k8s.io/leases[fairway] get update patch",
 	"edge secrets[fairway-session-tickets] get list watch update",

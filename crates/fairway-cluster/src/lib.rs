@@ -2,11 +2,12 @@
 //!
 //! [`source`] watches the objects and tells the pipeline of `fairway-control` what changed; [`status`] tells the cluster what became
 //! of its objects, and makes what Gateways need; [`webhook`] says whether a new object would do; [`fleet`] asks the other
-//! replicas with the credentials of a user, [`replicas`] those of the own fleet; [`pods`] finds and reaches the pods of a fleet from
+//! replicas with the credentials of a user, [`replicas`] those of the own fleet, and [`replica_count`] counts them; [`pods`] finds and reaches the pods of a fleet from
 //! outside; [`zone_of`] says in which zone a node is.
 
 pub mod fleet;
 pub mod pods;
+mod replica_count;
 mod replicas;
 mod served;
 pub mod source;
@@ -16,6 +17,7 @@ mod testing;
 pub mod webhook;
 mod zone;
 
+pub use replica_count::follow_replica_count;
 pub use replicas::{OtherReplicas, Replicas};
 pub use source::Cluster;
 pub use status::{

@@ -19,7 +19,7 @@ pub struct AccessList {
 }
 
 /// How often each client may ask. Clients are addresses, and in IPv6 the networks of 64 bits that they are in. All workers
-/// of a process count together.
+/// of a process count together; whether replicas do is the [`LimitScope`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateLimit {
     /// What the count belongs to: rules that name the same policy share it, and it survives changes of the rule.
@@ -37,6 +37,19 @@ pub struct RateLimit {
     /// Whose requests are counted together.
     #[serde(default, skip_serializing_if = "is_default")]
     pub key: LimitKey,
+    /// What it holds for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub scope: LimitScope,
+}
+
+/// What a [`RateLimit`] holds for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LimitScope {
+    /// Each replica, as in ingress-nginx.
+    #[default]
+    Replica,
+    /// All replicas together: each lets through its equal share of the rate and of what may come early.
+    Fleet,
 }
 
 /// How many requests of each client may be under way at a time. Clients are what they are to a [`RateLimit`].

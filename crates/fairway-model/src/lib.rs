@@ -53,7 +53,7 @@ mod traffic;
 mod value_test;
 pub mod variables;
 
-pub use access::{AccessList, ConcurrencyLimit, RateLimit};
+pub use access::{AccessList, ConcurrencyLimit, LimitScope, RateLimit};
 pub use answer::{AnswerRate, CookieRewrite, ErrorPages, LocationRewrite, Replacement};
 pub use authentication::{
     AnyGuard, AuthCookies, AuthFilter, AuthService, BasicAuth, ExternalAuth, KeptAuth, OwnScheme, Users,

@@ -37,6 +37,14 @@ pub struct Rate {
     pub burst: Duration,
 }
 
+impl Rate {
+    /// The share of each of `replicas` that count apart. `burst` is a time, in which the share of what may come early fits.
+    #[must_use]
+    pub fn shared_by(self, replicas: u32) -> Self {
+        Self { interval: self.interval.saturating_mul(replicas), ..self }
+    }
+}
+
 /// An exchange that is counted, until this is dropped.
 pub struct UnderWay {
     counts: Arc<Counts>,
@@ -72,7 +80,7 @@ impl Counts {
         let entry = entry.unwrap_or_else(|| take_over(set, key));
         let update = |due: u64| {
             let due = due.max(now);
-            (due - now <= micros(rate.burst)).then(|| due + micros(rate.interval).max(1))
+            (due - now <= micros(rate.burst)).then(|| due.saturating_add(micros(rate.interval).max(1)))
         };
         entry.value.fetch_update(Ordering::AcqRel, Ordering::Acquire, update).is_ok()
     }

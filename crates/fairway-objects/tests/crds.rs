@@ -321,6 +321,7 @@ fn a_security_policy_has_the_fields_of_its_crd() {
             exempt: ranges.clone(),
             by: text("Claim"),
             claim: text("sub"),
+            scope: text("Fleet"),
         }],
         concurrency_limit: Some(ConcurrencyLimit { requests: 1, status: Some(503), exempt: ranges.clone() }),
         client_certificates: Some(ClientCertificates {

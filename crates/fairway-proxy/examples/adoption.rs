@@ -15,8 +15,8 @@ use fairway_model::{
     VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, GeoIp, Limits, Logouts, Proxy, ProxyHandle, ProxyOptions,
-    ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets,
+    AccessLogFormat, BufferOptions, DrainOptions, FleetSize, GeoIp, Limits, Logouts, Proxy, ProxyHandle,
+    ProxyOptions, ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -125,6 +125,7 @@ fn options() -> Result<ProxyOptions, Failure> {
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
+        fleet_size: FleetSize::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),

@@ -10,8 +10,8 @@ use fairway_model::{
     ServiceName, Tracing, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, GeoIp, Limits, Logouts, Proxy, ProxyOptions, ProxyProtocol,
-    RecorderOptions, SelfSigned, SessionTickets,
+    AccessLogFormat, BufferOptions, DrainOptions, FleetSize, GeoIp, Limits, Logouts, Proxy, ProxyOptions,
+    ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,6 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
+        fleet_size: FleetSize::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),

@@ -20,11 +20,13 @@ use tokio::sync::{mpsc, oneshot};
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
 use crate::geoip::GeoIp;
+use crate::guards::FleetSize;
 use crate::inspection::{EndpointQuery, EndpointStates, OpenConnections, merge_states};
 use crate::listener::BindError;
 use crate::metrics::{
     GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_circuits, write_cpu,
-    write_failing_checks, write_geoip, write_memory, write_spent, write_spread, write_tickets,
+    write_failing_checks, write_fleet_size, write_geoip, write_memory, write_spent, write_spread,
+    write_tickets,
 };
 use crate::options::{AccessLogFormat, Opening, ProxyOptions, RecorderOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
@@ -52,6 +54,7 @@ pub struct ProxyHandle {
     disk: Disk,
     checks: Checks,
     circuits: Circuits,
+    fleet_size: FleetSize,
     spread: Arc<Spread>,
     tickets: SessionTickets,
     geoip: GeoIp,
@@ -133,7 +136,8 @@ impl Proxy {
             Some(directory) => Disk::open(directory, options.buffer.disk)
                 .map_err(|error| StartError::Buffer { directory: directory.clone(), error })?,
         };
-        let guards = SharedGuards::new(workers, options.tickets.clone(), options.logouts.clone());
+        let guards = SharedGuards::new(workers, options.tickets.clone(), options.logouts.clone())
+            .in_fleet(options.fleet_size.clone());
         let quic = SharedEndpoints::new(options.tickets.clone());
         let checks = Checks::default();
         let circuits = Circuits::default();
@@ -153,6 +157,7 @@ impl Proxy {
             disk,
             checks,
             circuits,
+            fleet_size: options.fleet_size.clone(),
             spread,
             tickets: options.tickets.clone(),
             geoip: options.geoip.clone(),
@@ -247,6 +252,7 @@ impl ProxyHandle {
         write_buffer_disk(self.disk.used(), beginning);
         write_failing_checks(self.checks.failing(), beginning);
         write_circuits(&self.circuits.under_way(), beginning);
+        write_fleet_size(self.fleet_size.replicas(), beginning);
         write_spread(&self.spread.counts(), beginning);
         write_cpu(&cpu, beginning);
         write_tickets(&self.tickets.figures(), beginning);

@@ -32,7 +32,7 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
 use crate::geoip::GeoIp;
-use crate::guards::Logouts;
+use crate::guards::{FleetSize, Logouts};
 use crate::listener::ListenerId;
 use crate::metrics::Text;
 use crate::network::Network;
@@ -342,6 +342,17 @@ impl Stage {
     ) -> [Self; 2] {
         let process = Process::of(2);
         [0, 1].map(|_| Self::within_process(&process, config, script))
+    }
+
+    /// A process of a fleet of this size.
+    pub(crate) fn in_fleet(
+        fleet_size: FleetSize,
+        config: &Config,
+        script: impl Fn(SocketAddr) -> Meeting + 'static,
+    ) -> Self {
+        let process = Process::of(1);
+        let process = Process { guards: process.guards.in_fleet(fleet_size), ..process };
+        Self::within_process(&process, config, script)
     }
 
     fn within_process(
@@ -664,6 +675,7 @@ pub(crate) fn options() -> ProxyOptions {
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
+        fleet_size: FleetSize::default(),
         fallback_certificate: SelfSigned {
             chain: leaf.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: leaf.key_der.secret_pkcs8_der().to_vec(),

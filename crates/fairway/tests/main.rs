@@ -19,6 +19,7 @@ mod dashboards;
 mod documents;
 mod exhaustion;
 mod experimental_routes;
+mod fleet_limits;
 mod flight_recorder;
 mod floods;
 mod gateways;

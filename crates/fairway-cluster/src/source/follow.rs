@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fairway_objects::kinds::Kind;
 use fairway_objects::object::ObjectKey;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -38,6 +38,10 @@ pub(crate) trait Whole: Sized + Send + Sync + 'static {
 
 impl Whole for ConfigMap {
     const KIND: Kind = Kind::ConfigMap;
+}
+
+impl Whole for Pod {
+    const KIND: Kind = Kind::Pod;
 }
 
 impl Whole for Secret {

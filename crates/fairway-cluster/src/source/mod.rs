@@ -34,7 +34,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use fairway_objects::object::Kind;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 
 pub use kube::Client;
@@ -51,6 +51,7 @@ use fairway_control::inlet::Inlet;
 pub struct Cluster {
     client: Client,
     condition: SharedCondition,
+    runtime: Handle,
     end: Arc<Notify>,
 }
 
@@ -64,9 +65,9 @@ impl Cluster {
         let (condition, end) = (SharedCondition::new(), Arc::new(Notify::new()));
         let thread = Thread { credentials, selection, inlet, condition: condition.clone(), end: end.clone() };
         thread::Builder::new().name("fairway-cluster".into()).spawn(move || thread.run(&ready))?;
-        let client =
+        let (client, runtime) =
             started.recv().unwrap_or_else(|_| Err(AccessError::Client("its thread ended".into())))?;
-        Ok(Self { client, condition, end })
+        Ok(Self { client, condition, runtime, end })
     }
 
     /// How it is now; cheap enough for every request of a probe.
@@ -79,6 +80,11 @@ impl Cluster {
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// Runs what reads of the cluster besides, on the thread of the source and as long as that.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
     }
 
     /// In which version kinds of the Gateway API are watched, now and later; `None` for one that is not.
@@ -109,7 +115,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(self, ready: &SyncSender<Result<Client, AccessError>>) {
+    fn run(self, ready: &SyncSender<Result<(Client, Handle), AccessError>>) {
         let runtime = match Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
@@ -121,7 +127,7 @@ impl Thread {
         runtime.block_on(async {
             match connect(&self.credentials).await {
                 Ok(client) => {
-                    _ = ready.send(Ok(client.clone()));
+                    _ = ready.send(Ok((client.clone(), Handle::current())));
                     tokio::select! {
                         () = run::run(client, self.selection, self.inlet, self.condition) => {}
                         () = self.end.notified() => {}

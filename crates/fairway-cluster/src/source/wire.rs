@@ -8,7 +8,7 @@ use fairway_objects::kinds::Kind;
 use fairway_objects::slice::SliceForm;
 use fairway_objects::with_custom_resource;
 use futures_util::{FutureExt, Stream, StreamExt};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
 use kube::api::{ListParams, Request, WatchEvent, WatchParams};
@@ -82,6 +82,7 @@ macro_rules! with_wire {
             Watched::Objects(Kind::Namespace) = LabelledNamespaceWire,
             Watched::Whole(Kind::ConfigMap) = WholeWire<ConfigMap>,
             Watched::Whole(Kind::EndpointSlice) = WholeWire<EndpointSlice>,
+            Watched::Whole(Kind::Pod) = WholeWire<Pod>,
             Watched::Whole(Kind::Secret) = WholeWire<Secret>,
             Watched::Whole(Kind::Service) = WholeWire<Service>
         )

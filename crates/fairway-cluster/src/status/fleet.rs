@@ -121,7 +121,7 @@ impl Fleet {
     }
 
     /// The own labels. Without any no Deployment or DaemonSet made the pod: it is alone, and any pod would match.
-    fn selector(&self) -> Option<String> {
+    pub(crate) fn selector(&self) -> Option<String> {
         let Labels::Of(labels) = &self.labels else { return None };
         let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         (!pairs.is_empty()).then(|| pairs.join(","))
@@ -133,7 +133,7 @@ impl Fleet {
     }
 }
 
-fn is_ready(pod: &Pod) -> bool {
+pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
     goes_on(pod) && ready.any(|condition| condition.status == "True")

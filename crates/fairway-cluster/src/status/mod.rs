@@ -38,7 +38,7 @@ mod tickets;
 mod updates;
 mod writer;
 
-pub(crate) use fleet::Fleet;
+pub(crate) use fleet::{Fleet, is_ready};
 pub use gateways::{Asker, Bindings, PlaceOptions, PortRange, ServiceType};
 pub use nodes::NodeAddresses;
 pub use object_writer::Versions;

@@ -341,7 +341,7 @@ fn text<'c>(object: &ObjectRef, entry: &str, context: Context<'c>) -> Result<Opt
 mod tests {
     use std::time::Duration;
 
-    use fairway_model::{AuthService, LimitKey};
+    use fairway_model::{AuthService, LimitKey, LimitScope};
     use fairway_objects::object::Object;
     use fairway_objects::resources::Change;
     use k8s_openapi::api::core::v1::Secret;
@@ -417,7 +417,7 @@ mod tests {
             "rateLimits": [
                 {"requests": 1, "by": "Claim", "claim": "sub"},
                 {"requests": 2, "by": "ApiKeyClient"},
-                {"requests": 3, "by": "ClientAddress"},
+                {"requests": 3, "by": "ClientAddress", "scope": "Fleet"},
             ],
             "authorization": {"rules": [{"action": "Allow", "scopes": ["read"]}]},
             "externalAuth": {"backendRef": {"name": "auth", "port": 80}},
@@ -443,6 +443,7 @@ mod tests {
             panic!("{guards:?}")
         };
         assert_eq!((by_address.requests, &by_address.key), (3, &LimitKey::Address));
+        assert_eq!((by_address.scope, by_claim.scope), (LimitScope::Fleet, LimitScope::Replica));
         assert_eq!((by_claim.requests, &by_claim.key), (1, &LimitKey::Claim("sub".into())));
         assert_eq!((by_client.requests, &by_client.key), (2, &LimitKey::ApiClient));
         assert_eq!(&*by_claim.policy, "SecurityPolicy/shop/login/rateLimits/0");
@@ -514,6 +515,7 @@ mod tests {
             (json!({"rateLimits": [{"requests": 1, "per": "0s"}]}), "spec.rateLimits[0].per"),
             (json!({"rateLimits": [{"requests": 1, "status": 200}]}), "spec.rateLimits[0].status"),
             (json!({"rateLimits": [{"requests": 1, "status": 600}]}), "spec.rateLimits[0].status"),
+            (json!({"rateLimits": [{"requests": 1, "scope": "fleet"}]}), "spec.rateLimits[0].scope"),
             (json!({"concurrencyLimit": {"requests": -1}}), "spec.concurrencyLimit.requests"),
             (json!({"basicAuth": {"secretRef": {"name": "gone"}}}), "spec.basicAuth.secretRef"),
             (

@@ -27,7 +27,7 @@ const TYPED: [(&str, Make); 5] = [
 ];
 
 /// Those that are read elsewhere.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "api-key",
     "authorization",
     "backend-limits",
@@ -36,6 +36,7 @@ const OTHERS: [&str; 13] = [
     EXTENSION,
     "health",
     "jwt",
+    "limit-scope",
     "oidc",
     "outlier-ejection",
     "rate-limits",
@@ -90,7 +91,8 @@ fn extension(
     Ok(())
 }
 
-fn invalid(reader: &mut Reader<'_>, origin: Origin, problem: String) -> Closed {
+/// One cannot be read: its paths are closed.
+pub(crate) fn invalid(reader: &mut Reader<'_>, origin: Origin, problem: String) -> Closed {
     let found = Diagnostic::new(Severity::Error, "invalid-annotation", origin);
     reader.report(found.because(problem, closed::CONSEQUENCE));
     Closed(AnswerReason::ProtectionUnavailable)

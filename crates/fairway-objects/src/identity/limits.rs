@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairway_model::{LimitKey, RateLimit};
+use fairway_model::{LimitKey, LimitScope, RateLimit};
 
 use crate::annotations::text;
 use crate::duration;
@@ -55,6 +55,7 @@ pub(super) fn read_limits(
                 }
             },
             exempt,
+            scope: scope(&field("scope"), limit.scope.as_deref())?,
         })
     };
     written.iter().enumerate().map(read).collect()
@@ -66,6 +67,14 @@ fn per(field: &str, written: Option<&str>) -> Checked<Duration> {
         None => Err(Mistake::new(field, format!("\"{text}\" is no duration such as 1m30s"))),
         Some(Duration::ZERO) => Err(Mistake::new(field, "0s is too short")),
         Some(per) => Ok(per),
+    }
+}
+
+fn scope(field: &str, written: Option<&str>) -> Checked<LimitScope> {
+    match written.unwrap_or_default() {
+        "" | "Replica" => Ok(LimitScope::Replica),
+        "Fleet" => Ok(LimitScope::Fleet),
+        other => Err(Mistake::new(field, format!("\"{other}\" is none of Replica, Fleet"))),
     }
 }
 

@@ -120,6 +120,9 @@ pub struct RateLimit {
     /// The claim, with `Claim`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
+    /// `Replica` (default) or `Fleet`: whether the limit holds for each replica, or for all replicas together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
 }
 
 /// How many requests of each client may be under way.

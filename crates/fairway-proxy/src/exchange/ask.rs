@@ -19,7 +19,7 @@ use crate::guards::Tag;
 use crate::network::Network;
 use crate::peer::Scheme;
 use crate::request::client::Client;
-use crate::worker::Loan;
+use crate::worker::{Guards, Loan};
 
 /// What a service says.
 #[derive(Clone, Copy)]
@@ -185,7 +185,7 @@ async fn put<N: Network, D: Downstream>(
             let (_, rule, prefix) =
                 lookup::lookup(env.adopted, table, &intake, question).ok_or(Fault::NoRoute)?;
             intake.matched(prefix);
-            let counts = &env.worker.guards.counts;
+            let Guards { counts, fleet_size, .. } = &env.worker.guards;
             let peer = &client_side.peer;
             let context = FilterContext {
                 intake: &intake,
@@ -193,6 +193,7 @@ async fn put<N: Network, D: Downstream>(
                 scheme: peer.scheme,
                 proof: peer.proof(),
                 counts,
+                fleet_size,
                 tokens: None,
                 logins: None,
                 https_port: 0,

@@ -90,6 +90,8 @@ mod slowness_tests;
 #[cfg(test)]
 mod steps_auth_tests;
 #[cfg(test)]
+mod steps_fleet_tests;
+#[cfg(test)]
 mod steps_limit_tests;
 #[cfg(test)]
 mod steps_mirror_tests;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fairway_model::{ConcurrencyLimit, Guard, LimitKey, Phases, RateLimit};
+use fairway_model::{ConcurrencyLimit, Guard, LimitKey, LimitScope, Phases, RateLimit};
 use tokio::time::sleep;
 
 use super::steps_tests::{never_answering, ok, settle, stage};
@@ -21,6 +21,7 @@ async fn a_rate_lets_through_its_burst_and_then_one_for_each_interval() {
             burst: 3,
             status: 429,
             exempt: Vec::new(),
+            scope: LimitScope::Replica,
         };
         let (stage, _) = stage(1, vec![Phases::from(Guard::RateLimit(limit.clone()))], |_| Some(ok()));
         let mut client = stage.client();
@@ -59,6 +60,7 @@ async fn clients_whose_address_is_unknown_share_a_count_and_no_exemption() {
             burst: 1,
             status: 429,
             exempt: vec!["192.0.2.0/24".parse().unwrap()],
+            scope: LimitScope::Replica,
         };
         let mut config = filtered(1, vec![Phases::from(Guard::RateLimit(limit))]);
         config.settings.forwarded.ranges = vec!["192.0.2.0/24".parse().unwrap()];
@@ -114,6 +116,7 @@ async fn rates_hold_over_ten_seconds_however_many_workers_count() {
                 burst,
                 status: 429,
                 exempt: Vec::new(),
+                scope: LimitScope::Replica,
             };
             let mut config = filtered(1, vec![Phases::from(Guard::RateLimit(limit))]);
             config.settings.downstream.requests_per_connection = u64::MAX;

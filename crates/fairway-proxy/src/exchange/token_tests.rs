@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use fairway_model::{
     AnyGuard, ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, BasicAuth, ClaimHeader, ClaimMatch,
-    CredentialLocation, Decision, Guard, JwtAuth, JwtIssuer, JwtKeys, LimitKey, Phases, PublishedDocument,
-    RateLimit, Timeouts, Users,
+    CredentialLocation, Decision, Guard, JwtAuth, JwtIssuer, JwtKeys, LimitKey, LimitScope, Phases,
+    PublishedDocument, RateLimit, Timeouts, Users,
 };
 use fairway_testkit::tokens::{Signer, published};
 use serde_json::{Value, json};
@@ -545,6 +545,7 @@ async fn rates_are_counted_by_claim_and_by_client_of_a_key() {
                 status: 429,
                 exempt: Vec::new(),
                 key,
+                scope: LimitScope::Replica,
             }))
         };
         let by_tenant = vec![guard(jwt()), limit(LimitKey::Claim("tenant".into()))];

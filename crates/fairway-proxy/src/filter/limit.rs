@@ -3,28 +3,31 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use fairway_model::{ConcurrencyLimit, RateLimit};
+use fairway_model::{ConcurrencyLimit, LimitScope, RateLimit};
 use fairway_net::clock::Instant;
 use fairway_net::counts::{Counts, Rate};
 use fairway_routing::PolicyId;
 use ipnet::IpNet;
 
 use super::caller::counted_identity;
-use super::verdict::Verdict;
+use super::verdict::{FilterContext, Verdict};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::request::client::Client;
 
 /// Counts the request, if it does not come too early.
 pub(super) fn rate<'r>(
-    counts: &Counts,
+    context: &FilterContext<'_>,
     policy: PolicyId,
     limit: &RateLimit,
-    client: &Client,
     buffers: &Buffers,
 ) -> Verdict<'r> {
+    let FilterContext { counts, client, .. } = context;
     let interval = limit.per / limit.requests.max(1);
-    let rate = Rate { interval, burst: interval.saturating_mul(limit.burst) };
+    let mut rate = Rate { interval, burst: interval.saturating_mul(limit.burst) };
+    if limit.scope == LimitScope::Fleet {
+        rate = rate.shared_by(context.fleet_size.replicas());
+    }
     let asks = || match counted_identity(&limit.key, buffers) {
         // The address says nothing about it.
         Some(identity) => counts.asks((policy, identity), Ipv4Addr::UNSPECIFIED.into(), rate, Instant::now()),

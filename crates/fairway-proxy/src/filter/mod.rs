@@ -143,9 +143,7 @@ fn ask<'r>(
             None => Verdict::Wait(guard, next),
         },
         GuardStep::Authorize(check) => caller::authorize(check, context, buffers),
-        GuardStep::Rate(policy, limit) => {
-            limit::rate(context.counts, *policy, limit, context.client, buffers)
-        }
+        GuardStep::Rate(policy, limit) => limit::rate(context, *policy, limit, buffers),
         GuardStep::Concurrency(policy, limit) => {
             limit::concurrency(context.counts, *policy, limit, context.client, buffers)
         }

@@ -3,6 +3,7 @@
 //! computed back to one, or what a request said.
 
 mod documents;
+mod fleet_size;
 mod kept;
 mod logins;
 mod logouts;
@@ -12,6 +13,7 @@ mod refreshes;
 mod tokens;
 
 pub(crate) use documents::{Fetch, Found, Shared as SharedDocuments};
+pub use fleet_size::FleetSize;
 pub(crate) use kept::{Kept, Tag};
 pub(crate) use logins::{Logins, OpenSession, Permit, Purpose};
 pub(crate) use logouts::NotShared;

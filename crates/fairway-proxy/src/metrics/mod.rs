@@ -28,7 +28,8 @@ pub use process::write_spent;
 pub use quic::Quic;
 pub use sample::{Gauges, Sample};
 pub use text::{
-    Text, write_buffer_disk, write_circuits, write_cpu, write_failing_checks, write_memory, write_spread,
+    Text, write_buffer_disk, write_circuits, write_cpu, write_failing_checks, write_fleet_size, write_memory,
+    write_spread,
 };
 pub(crate) use text::{write_geoip, write_tickets};
 pub use totals::{TimeBound, Totals};

@@ -212,6 +212,11 @@ pub fn write_circuits(under_way: &UnderWay, out: &mut String) {
     }
 }
 
+/// Writes how many replicas share limits of the fleet.
+pub fn write_fleet_size(replicas: u32, out: &mut String) {
+    single(out, "fairway_fleet_replicas", "gauge", "", replicas);
+}
+
 /// Writes how many bytes of bodies that are held are on disk.
 pub fn write_buffer_disk(used: u64, out: &mut String) {
     single(out, "fairway_body_buffer_disk_bytes", "gauge", "", used);

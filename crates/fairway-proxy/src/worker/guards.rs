@@ -11,7 +11,7 @@ use fairway_net::counts::Counts;
 use fairway_token::KeySet;
 use fairway_token::login::Provider;
 
-use crate::guards::{Kept, Logins, Logouts, Passwords, Pool, Refreshes, SharedDocuments, Tokens};
+use crate::guards::{FleetSize, Kept, Logins, Logouts, Passwords, Pool, Refreshes, SharedDocuments, Tokens};
 use crate::tls::{ClientTrust, SessionTickets};
 
 /// The most memory of an answer of an authentication service that is kept, in bytes.
@@ -21,6 +21,8 @@ const MAX_ANSWER_BYTES: usize = 8 << 10;
 pub(crate) struct Guards {
     /// What policies count, together with the other workers.
     pub(crate) counts: Arc<Counts>,
+    /// Of how many replicas this is one.
+    pub(crate) fleet_size: FleetSize,
     pub(crate) passwords: Passwords,
     pub(crate) trusts: Trusts,
     pub(crate) answers: Kept<Rc<Head>>,
@@ -57,6 +59,7 @@ impl Trusts {
 #[derive(Clone)]
 pub(crate) struct SharedGuards {
     counts: Arc<Counts>,
+    fleet_size: FleetSize,
     pool: Arc<Pool>,
     key_sets: SharedDocuments<KeySet>,
     providers: SharedDocuments<Provider>,
@@ -70,6 +73,7 @@ impl SharedGuards {
     pub(crate) fn new(workers: usize, tickets: SessionTickets, logouts: Logouts) -> Self {
         Self {
             counts: Counts::new(),
+            fleet_size: FleetSize::default(),
             pool: Pool::new(workers),
             key_sets: SharedDocuments::default(),
             providers: SharedDocuments::default(),
@@ -79,10 +83,16 @@ impl SharedGuards {
         }
     }
 
+    /// The same in a fleet of this size.
+    pub(crate) fn in_fleet(self, fleet_size: FleetSize) -> Self {
+        Self { fleet_size, ..self }
+    }
+
     /// Those of a worker.
     pub(super) fn of_worker(self) -> Guards {
         Guards {
             counts: self.counts,
+            fleet_size: self.fleet_size,
             passwords: Passwords::new(self.pool),
             trusts: Trusts::default(),
             answers: Kept::up_to(MAX_ANSWER_BYTES),

@@ -12,8 +12,8 @@ use fairway_model::{
     VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, GeoIp, Limits, Logouts, Proxy, ProxyHandle, ProxyOptions,
-    ProxyProtocol, PublishProblem, Publisher, RecorderOptions, SelfSigned, SessionTickets,
+    AccessLogFormat, BufferOptions, DrainOptions, FleetSize, GeoIp, Limits, Logouts, Proxy, ProxyHandle,
+    ProxyOptions, ProxyProtocol, PublishProblem, Publisher, RecorderOptions, SelfSigned, SessionTickets,
 };
 use fairway_routing::Snapshot;
 use fairway_testkit::wait::PATIENCE;
@@ -214,6 +214,7 @@ fn options() -> ProxyOptions {
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
+        fleet_size: FleetSize::default(),
         fallback_certificate: SelfSigned {
             chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: fallback.key_der.secret_pkcs8_der().to_vec(),

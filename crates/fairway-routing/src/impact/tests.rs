@@ -8,10 +8,10 @@ use std::time::Duration;
 use fairway_model::{
     AccessList, Action, Answer, AnswerReason, Backend, BackendKey, BackendProtocol, Balancing, BasicAuth,
     Config, Deny, Endpoint, Extension, FieldMatch, Forwarding, GrpcService, Guard, HeaderEdit, HeaderField,
-    HostKey, HostPattern, HttpsRedirect, LimitKey, Listener, ListenerProtocol, Match, MutationRules, Origin,
-    PathForm, PathMatch, PathRewrite, Phases, Policy, ProcessingPhases, RateLimit, Redirect, RedirectTarget,
-    RequestEdit, Route, Rule, RuleLabels, RuleOrder, ServiceName, TextMatch, Timeouts, Users, VirtualHost,
-    WeightedBackend, WildcardSpan,
+    HostKey, HostPattern, HttpsRedirect, LimitKey, LimitScope, Listener, ListenerProtocol, Match,
+    MutationRules, Origin, PathForm, PathMatch, PathRewrite, Phases, Policy, ProcessingPhases, RateLimit,
+    Redirect, RedirectTarget, RequestEdit, Route, Rule, RuleLabels, RuleOrder, ServiceName, TextMatch,
+    Timeouts, Users, VirtualHost, WeightedBackend, WildcardSpan,
 };
 
 use super::{
@@ -166,6 +166,7 @@ fn a_change_of_a_rule_is_named_by_what_it_does() {
         status: 429,
         exempt: Vec::new(),
         key: LimitKey::default(),
+        scope: LimitScope::default(),
     };
     let moved = Redirect { status: 301, target: RedirectTarget::Url("https://b.test/".into()) };
     let secure = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: false };

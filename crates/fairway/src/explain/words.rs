@@ -7,9 +7,10 @@ use fairway_model::{
     Balancing, BasicAuth, BodyBuffer, BodyMode, Buffering, ChosenFields, ClientCertificate, ClientDemand,
     CodingRule, Compression, Condition, CredentialLocation, Decision, Deny, EndpointHop, Extension,
     ExternalAuth, FieldMatch, FieldTemplate, GrpcAuth, Guard, HeaderEdit, HopConnection, HopVersion,
-    Http2Settings, JwtAuth, JwtIssuer, JwtKeys, Manner, Match, OidcAuth, PathMatch, PathRewrite, Policy,
-    Propagation, ReceivedEdit, RedirectTarget, RequestEdit, SampleRatio, SessionCarrier, SessionCookie,
-    SessionHash, SessionKey, SessionStart, Step, SubjectName, TextMatch, Tracing, UpstreamVerification,
+    Http2Settings, JwtAuth, JwtIssuer, JwtKeys, LimitScope, Manner, Match, OidcAuth, PathMatch, PathRewrite,
+    Policy, Propagation, ReceivedEdit, RedirectTarget, RequestEdit, SampleRatio, SessionCarrier,
+    SessionCookie, SessionHash, SessionKey, SessionStart, Step, SubjectName, TextMatch, Tracing,
+    UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
@@ -205,10 +206,11 @@ fn guard(it: &Guard) -> String {
             format!("one is enough: {}", guards.into_iter().flatten().collect::<Vec<_>>().join("; "))
         }
         Guard::RateLimit(it) => format!(
-            "at most {} requests in {} s of each client, {} of them early; else {}",
+            "at most {} requests in {} s of each client, {} of them early{}; else {}",
             it.requests,
             it.per.as_secs(),
             it.burst,
+            if it.scope == LimitScope::Fleet { ", at all replicas together" } else { "" },
             it.status
         ),
         Guard::ConcurrencyLimit(it) => {

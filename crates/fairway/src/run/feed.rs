@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use fairway_cluster::Replicas;
 use fairway_cluster::source::{Client, Cluster};
+use fairway_cluster::{Replicas, follow_replica_count};
 use fairway_control::admin::Readiness;
 use fairway_control::directory::{Directory, News};
 use fairway_control::state::{self, Keeper};
 use fairway_control::{Batch, Freshness, Pipeline};
 use fairway_objects::object::ObjectKey;
+use fairway_proxy::FleetSize;
 
 use super::gate::Gate;
 use super::reporting::{Reporting, SharedWithDataPlane};
@@ -29,8 +30,8 @@ const REMINDER: Duration = Duration::from_secs(10);
 pub(super) enum Feed {
     /// A directory.
     Directory(Directory, PathBuf),
-    /// A cluster, and what it is told in return.
-    Cluster(Arc<Cluster>, Reporting),
+    /// A cluster, what it is told in return, and how many replicas it has.
+    Cluster(Arc<Cluster>, Reporting, FleetSize),
 }
 
 /// Which replicas there are besides this one.
@@ -50,7 +51,7 @@ pub(super) enum Condition {
     /// A directory has nothing to say: its problems are diagnostics.
     Directory,
     /// A cluster.
-    Cluster(Arc<Cluster>, Reporting),
+    Cluster(Arc<Cluster>, Reporting, FleetSize),
 }
 
 impl Feed {
@@ -84,12 +85,20 @@ impl Feed {
         let (bindings, tickets, logouts) = (gate.bindings(), gate.tickets(), gate.logouts());
         let shared = SharedWithDataPlane { bindings, tickets, logouts };
         let reporting = Reporting::start(args, &source, pipeline, shared)?;
-        Ok(Self::Cluster(Arc::new(source), reporting))
+        let fleet_size = gate.fleet_size();
+        match own_pod(args) {
+            Some(own) => {
+                let size = fleet_size.clone();
+                source.spawn(follow_replica_count(source.client(), own, move |replicas| size.set(replicas)));
+            }
+            None => fleet_size.set(1),
+        }
+        Ok(Self::Cluster(Arc::new(source), reporting, fleet_size))
     }
 
     /// Waits for something to serve.
     pub(super) fn wait_for_first(&self, args: &RunArgs, pipeline: &Pipeline) -> Result<()> {
-        let Self::Cluster(cluster, _) = self else {
+        let Self::Cluster(cluster, ..) = self else {
             let first = pipeline.wait_for_first(FIRST_CONFIGURATION);
             first.context("the first configuration took more than ten minutes")?;
             return Ok(());
@@ -113,24 +122,24 @@ impl Feed {
     pub(super) fn client(&self) -> Option<Client> {
         match self {
             Self::Directory(..) => None,
-            Self::Cluster(cluster, _) => Some(cluster.client()),
+            Self::Cluster(cluster, ..) => Some(cluster.client()),
         }
     }
 
     /// Which replicas there are besides this one.
     pub(super) fn replicas(&self, args: &RunArgs) -> Fleet {
-        let Self::Cluster(cluster, _) = self else { return Fleet::Alone };
-        let (Some(namespace), Some(name)) = (&args.report.pod_namespace, &args.report.pod_name) else {
-            return Fleet::Unknown;
-        };
-        let (own, probe) = (ObjectKey::new(namespace, name), args.listen.addresses.probe.first().copied());
+        let Self::Cluster(cluster, ..) = self else { return Fleet::Alone };
+        let Some(own) = own_pod(args) else { return Fleet::Unknown };
+        let probe = args.listen.addresses.probe.first().copied();
         Fleet::Of(Arc::new(Replicas::new(&cluster.client(), own, probe)))
     }
 
     pub(super) fn condition(&self) -> Condition {
         match self {
             Self::Directory(..) => Condition::Directory,
-            Self::Cluster(cluster, reporting) => Condition::Cluster(cluster.clone(), reporting.clone()),
+            Self::Cluster(cluster, reporting, fleet_size) => {
+                Condition::Cluster(cluster.clone(), reporting.clone(), fleet_size.clone())
+            }
         }
     }
 
@@ -138,14 +147,14 @@ impl Feed {
     pub(super) fn reporting(&self) -> Option<Reporting> {
         match self {
             Self::Directory(..) => None,
-            Self::Cluster(_, reporting) => Some(reporting.clone()),
+            Self::Cluster(_, reporting, _) => Some(reporting.clone()),
         }
     }
 
     pub(super) fn stop(self) {
         match self {
             Self::Directory(directory, _) => directory.stop(),
-            Self::Cluster(cluster, reporting) => {
+            Self::Cluster(cluster, reporting, _) => {
                 reporting.stop();
                 cluster.stop();
             }
@@ -168,28 +177,40 @@ fn restore(directory: &Path, pipeline: &Pipeline) {
     }
 }
 
+/// The pod that this process runs in, where somebody said it.
+fn own_pod(args: &RunArgs) -> Option<ObjectKey> {
+    let (namespace, name) = (args.report.pod_namespace.as_ref()?, args.report.pod_name.as_ref()?);
+    Some(ObjectKey::new(namespace, name))
+}
+
 impl Condition {
     /// The readiness with what the source waits for.
     pub(super) fn explain(&self, readiness: Readiness) -> Readiness {
         match (readiness, self) {
-            (Readiness::Loading(_), Self::Cluster(cluster, _)) => {
+            (Readiness::Loading(_), Self::Cluster(cluster, ..)) => {
                 let condition = cluster.condition();
                 let problems: Vec<_> = condition.problems().collect();
                 Readiness::Loading((!problems.is_empty()).then(|| problems.join("; ")))
             }
             // Who is sent traffic for a Gateway must be listening for it.
-            (Readiness::Ready { freshness: Freshness::Current, .. }, Self::Cluster(_, reporting))
+            (Readiness::Ready { freshness: Freshness::Current, .. }, Self::Cluster(_, reporting, _))
                 if !reporting.has_placed_gateways() =>
             {
                 Readiness::Loading(Some("the ports of Gateways are not bound yet".to_owned()))
             }
             // What it encrypts for a login must open on the other replicas.
-            (Readiness::Ready { freshness: Freshness::Current, .. }, Self::Cluster(_, reporting))
+            (Readiness::Ready { freshness: Freshness::Current, .. }, Self::Cluster(_, reporting, _))
                 if !reporting.knows_ticket_keys() =>
             {
                 Readiness::Loading(Some("the session keys of the other replicas are not read yet".to_owned()))
             }
-            (Readiness::Draining { .. }, Self::Cluster(_, reporting)) => {
+            // Until it knows of the others, it would let through what all of them may together.
+            (Readiness::Ready { freshness: Freshness::Current, .. }, Self::Cluster(.., fleet_size))
+                if !fleet_size.is_known() =>
+            {
+                Readiness::Loading(Some("the replicas are not counted yet".to_owned()))
+            }
+            (Readiness::Draining { .. }, Self::Cluster(_, reporting, _)) => {
                 Readiness::Draining { pod_is_deleted: reporting.pod_is_deleted() }
             }
             (readiness, _) => readiness,
@@ -200,7 +221,7 @@ impl Condition {
     pub(super) fn metrics_text(&self, identity: &str) -> String {
         match self {
             Self::Directory => String::new(),
-            Self::Cluster(cluster, reporting) => {
+            Self::Cluster(cluster, reporting, _) => {
                 cluster.condition().metrics_text() + &reporting.metrics_text(identity)
             }
         }

@@ -14,8 +14,8 @@ use fairway_control::state::Keeper;
 use fairway_control::{Freshness, Propagation, Publication};
 use fairway_model::Config;
 use fairway_proxy::{
-    BindError, CertificateProblem, Logouts, Opening, Proxy, ProxyHandle, ProxyOptions, PublishProblem,
-    Publisher, SessionTickets, StartError, Unbound,
+    BindError, CertificateProblem, FleetSize, Logouts, Opening, Proxy, ProxyHandle, ProxyOptions,
+    PublishProblem, Publisher, SessionTickets, StartError, Unbound,
 };
 
 use super::bound::BoundAddresses;
@@ -36,6 +36,7 @@ pub(super) struct Gate {
     bound: Arc<BoundAddresses>,
     tickets: SessionTickets,
     logouts: Logouts,
+    fleet_size: FleetSize,
     /// Follows the collector of the configuration.
     telemetry: Option<Arc<Telemetry>>,
 }
@@ -70,6 +71,11 @@ impl Gate {
     /// Sessions that providers have ended.
     pub(super) fn logouts(&self) -> Logouts {
         self.logouts.clone()
+    }
+
+    /// How many replicas share limits of the fleet.
+    pub(super) fn fleet_size(&self) -> FleetSize {
+        self.fleet_size.clone()
     }
 
     /// Keeps what is published on disk too.

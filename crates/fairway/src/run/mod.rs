@@ -197,6 +197,7 @@ fn options(args: &RunArgs, gate: &Gate, traced: Traced<'_>) -> Result<ProxyOptio
         tickets: gate.tickets(),
         logouts: gate.logouts(),
         geoip: GeoIp::watch(&args.geoip.geoip).context("watching the files of --geoip")?,
+        fleet_size: gate.fleet_size(),
         fallback_certificate: self_signed()?,
         return_memory: allocator::return_memory,
     })

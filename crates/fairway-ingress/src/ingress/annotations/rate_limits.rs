@@ -1,12 +1,13 @@
 //! How much one client may ask for: `limit-rps`, `limit-rpm`, `limit-connections`, and whom they exempt. Counts belong to
 //! the Ingress and the client's address, as the zones of ingress-nginx do; all workers count together. How fast each of its
-//! answers comes: `limit-rate`, `limit-rate-after`.
+//! answers comes: `limit-rate`, `limit-rate-after`. Fairway's own `fairway.dev/limit-scope` says whether the rates hold for each replica,
+//! as in ingress-nginx, or for all of them together.
 //!
 //! A limit that cannot be read closes the paths: a guess would let too many through.
 
 use std::time::Duration;
 
-use fairway_model::{AnswerBounds, AnswerRate, ConcurrencyLimit, Guard, LimitKey, RateLimit};
+use fairway_model::{AnswerBounds, AnswerRate, ConcurrencyLimit, Guard, LimitKey, LimitScope, RateLimit};
 use fairway_objects::annotations::text;
 use ipnet::IpNet;
 
@@ -14,6 +15,7 @@ use crate::ingress::annotations::family::{Family, Known, differs, done};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
+use crate::ingress::own;
 use crate::ingress::reader::Reader;
 use crate::ingress::values::{Values, kibibytes, value};
 
@@ -31,6 +33,9 @@ const ANNOTATIONS: &[Known] = &[
     done("limit-whitelist").alias_of("limit-allowlist"),
 ];
 
+/// Fairway's own: `--annotations-prefix` does not change it.
+const SCOPE: &str = "fairway.dev/limit-scope";
+
 /// How much may come early where `limit-burst-multiplier` says nothing, in multiples of the limit.
 const BURST: u32 = 5;
 
@@ -43,6 +48,7 @@ fn limits(
     let multiplier = reader.number("limit-burst-multiplier", 0..=u64::from(u32::MAX));
     let multiplier = multiplier.map_or(BURST, |multiplier| u32::try_from(multiplier).unwrap_or(u32::MAX));
     let exempt = exempt(reader)?;
+    let scope = scope(reader)?;
     let key = reader.key;
     for (name, per) in [("limit-rps", Duration::from_secs(1)), ("limit-rpm", Duration::from_secs(60))] {
         let Some(requests) = limit(reader, name)? else { continue };
@@ -54,6 +60,7 @@ fn limits(
             burst: requests.saturating_mul(multiplier),
             status: context.defaults.limit_status.rate,
             exempt: exempt.clone(),
+            scope,
         };
         contributions.added.add(Guard::RateLimit(limit));
     }
@@ -67,6 +74,19 @@ fn limits(
         contributions.added.add(AnswerBounds { head: 0, rate: Some(rate) });
     }
     Ok(())
+}
+
+/// Reads `fairway.dev/limit-scope`.
+fn scope(reader: &mut Reader<'_>) -> Result<LimitScope, Closed> {
+    let annotations = reader.ingress.object.metadata.annotations.as_ref();
+    match annotations.and_then(|all| all.get(SCOPE)).map(|value| value.trim()) {
+        None | Some("replica") => Ok(LimitScope::Replica),
+        Some("fleet") => Ok(LimitScope::Fleet),
+        Some(other) => {
+            let origin = reader.field(&format!("metadata.annotations[\"{SCOPE}\"]"));
+            Err(own::invalid(reader, origin, format!("\"{other}\" is neither replica nor fleet")))
+        }
+    }
 }
 
 /// Reads `limit-rate` and `limit-rate-after`, which count in KiB.

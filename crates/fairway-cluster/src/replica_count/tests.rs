@@ -1,0 +1,113 @@
+//! Counting in virtual time, with the pods of an API server that is far or gone.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use fairway_testkit::api_server::{ApiServer, Failure};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing;
+
+fn pod(number: u32, ready: bool) -> Value {
+    let condition = json!({ "type": "Ready", "status": if ready { "True" } else { "False" } });
+    json!({
+        "metadata": { "name": format!("fairway-{number}"), "namespace": "edge", "labels": { "app": "fairway" } },
+        "status": { "phase": "Running", "conditions": [condition] },
+    })
+}
+
+/// The replica `fairway-0` counts; 0 before it was told anything.
+struct Counting {
+    server: ApiServer,
+    cut: Arc<AtomicBool>,
+    told: Arc<AtomicU32>,
+}
+
+impl Counting {
+    /// In a fleet of so many pods.
+    fn among(pods: u32) -> Self {
+        let (server, cut, told) = (ApiServer::new(), Arc::default(), Arc::<AtomicU32>::default());
+        let counting = Self { server, cut, told };
+        counting.scale(0, pods);
+        counting
+    }
+
+    fn start(self) -> Self {
+        let client = testing::client(&self.server, self.cut.clone());
+        let told = self.told.clone();
+        let tell = move |replicas| told.store(replicas, Ordering::Relaxed);
+        tokio::spawn(follow_replica_count(client, ObjectKey::new("edge", "fairway-0"), tell));
+        self
+    }
+
+    fn scale(&self, from: u32, to: u32) {
+        (from..to).for_each(|number| self.server.put("pods", pod(number, true)));
+        (to..from).for_each(|number| self.server.delete("pods", "edge", &format!("fairway-{number}")));
+    }
+
+    async fn after(&self, seconds: f64) -> u32 {
+        sleep(Duration::from_secs_f64(seconds)).await;
+        self.told.load(Ordering::Relaxed)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_higher_count_holds_at_once_and_a_lower_one_after_a_while() {
+    let counting = Counting::among(3).start();
+    assert_eq!(counting.after(1.0).await, 3);
+    counting.scale(3, 6);
+    assert_eq!(counting.after(1.0).await, 6);
+    counting.scale(6, 3);
+    assert_eq!(counting.after(9.0).await, 6, "those that leave still have connections");
+    assert_eq!(counting.after(1.5).await, 3);
+    // A roll: one comes for each that leaves.
+    for number in 0..20 {
+        counting.server.put("pods", pod(3, number % 2 == 0));
+        let count = counting.after(2.0).await;
+        assert!(count == 4, "{count} after {number} changes");
+    }
+    assert_eq!(counting.after(10.0).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_are_not_ready_or_elsewhere_do_not_count_and_the_own_one_always_does() {
+    let counting = Counting::among(0);
+    for number in 0..3 {
+        counting.server.put("pods", pod(number, number == 1));
+    }
+    let mut other = pod(7, true);
+    other["metadata"]["labels"]["app"] = "other".into();
+    counting.server.put("pods", other);
+    let counting = counting.start();
+    assert_eq!(counting.after(1.0).await, 2);
+    counting.server.put("pods", pod(0, true));
+    assert_eq!(counting.after(1.0).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_cut_off_keeps_the_last_count() {
+    let counting = Counting::among(3).start();
+    assert_eq!(counting.after(1.0).await, 3);
+    counting.cut.store(true, Ordering::Relaxed);
+    counting.server.close_watches();
+    counting.scale(3, 6);
+    assert_eq!(counting.after(3_600.0).await, 3);
+    counting.cut.store(false, Ordering::Relaxed);
+    assert_eq!(counting.after(120.0).await, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_cannot_count_is_alone_and_does_not_wait_for_ever() {
+    let counting = Counting::among(3);
+    counting.cut.store(true, Ordering::Relaxed);
+    let counting = counting.start();
+    assert_eq!(counting.after(9.0).await, 0);
+    assert_eq!(counting.after(2.0).await, 1);
+    counting.cut.store(false, Ordering::Relaxed);
+    assert_eq!(counting.after(120.0).await, 3);
+
+    let counting = Counting::among(3);
+    counting.server.fail(Failure::Forbidden, |request| request.is_list());
+    assert_eq!(counting.start().after(1.0).await, 1, "without permission");
+    assert_eq!(Counting::among(0).start().after(1.0).await, 1, "in no pod");
+}
