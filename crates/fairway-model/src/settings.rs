@@ -80,6 +80,9 @@ pub struct DownstreamSettings {
     /// The groups in which keys may be exchanged, of which the client prefers one; all where there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key_exchange: Vec<KeyExchange>,
+    /// Whether certificates are served with responses of their OCSP responders.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ocsp_stapling: bool,
     /// Which names the headers of a request may have.
     #[serde(default, skip_serializing_if = "is_default")]
     pub header_names: HeaderNames,
@@ -196,6 +199,7 @@ impl Default for DownstreamSettings {
             http3: Http3Settings::default(),
             tls_versions: TlsVersions::default(),
             key_exchange: Vec::new(),
+            ocsp_stapling: false,
             header_names: HeaderNames::default(),
             reject_unknown_names: false,
         }

@@ -1,6 +1,7 @@
 //! Where a Service of type ExternalName may lead. Whoever writes such a Service chooses the name and often its addresses,
 //! so each address is judged whenever the name is resolved, and literal ones as well: what is special on the machine or
-//! in its network, and what is Fairway itself, is left out. Addresses in EndpointSlices are judged by the same ranges ([`special`]). Private ranges are not special: pods and Services live there.
+//! in its network, and what is Fairway itself, is left out. Addresses in EndpointSlices are judged by the same ranges ([`special`]), and those of
+//! OCSP responders as names are ([`refusal`]). Private ranges are not special: pods and Services live there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -126,6 +127,15 @@ fn describe(
     Some(match left {
         0 => (Severity::Error, problem, format!("{without}{remedy}")),
         _ => (Severity::Warning, problem, format!("the other addresses are used{remedy}")),
+    })
+}
+
+/// Why nothing is asked at `address` that somebody with few rights has chosen; `None` where nothing is against it.
+#[must_use]
+pub fn refusal(address: SocketAddr, external: &External) -> Option<String> {
+    judge(address, external).map(|why| match why {
+        Refused::Special(range, what) => format!("{} is in {range} ({what})", address.ip()),
+        Refused::Own => format!("Fairway itself listens at {address}"),
     })
 }
 

@@ -21,7 +21,7 @@ pub mod custom_resource;
 pub mod diagnostic;
 pub mod duration;
 mod endpoints;
-mod external;
+pub mod external;
 pub mod external_processor;
 pub mod few;
 mod field;

@@ -16,7 +16,7 @@ use fairway_model::{
 };
 use fairway_proxy::{
     AccessLogFormat, BufferOptions, DrainOptions, FleetSize, GeoIp, Limits, Logouts, Proxy, ProxyHandle,
-    ProxyOptions, ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets,
+    ProxyOptions, ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets, Stapling,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -126,6 +126,7 @@ fn options() -> Result<ProxyOptions, Failure> {
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
         fleet_size: FleetSize::default(),
+        stapling: Stapling::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),

@@ -11,7 +11,7 @@ use fairway_model::{
 };
 use fairway_proxy::{
     AccessLogFormat, BufferOptions, DrainOptions, FleetSize, GeoIp, Limits, Logouts, Proxy, ProxyOptions,
-    ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets,
+    ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets, Stapling,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
         fleet_size: FleetSize::default(),
+        stapling: Stapling::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),

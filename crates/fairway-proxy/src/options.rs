@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use crate::geoip::GeoIp;
 use crate::guards::{FleetSize, Logouts};
 use crate::peer::Scheme;
-use crate::tls::{SelfSigned, SessionTickets};
+use crate::tls::{SelfSigned, SessionTickets, Stapling};
 use crate::trace::channel::TraceSender;
 
 /// How a [`crate::Proxy`] is started.
@@ -52,6 +52,8 @@ pub struct ProxyOptions {
     pub geoip: GeoIp,
     /// How many replicas share the limits that count for the fleet.
     pub fleet_size: FleetSize,
+    /// Asks OCSP responders about certificates, where the configuration wants that.
+    pub stapling: Stapling,
     /// Returns freed memory to the system. It is called where there is a memory budget.
     pub return_memory: ReturnMemory,
 }

@@ -26,14 +26,14 @@ use crate::listener::BindError;
 use crate::metrics::{
     GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_circuits, write_cpu,
     write_failing_checks, write_fleet_size, write_geoip, write_memory, write_spent, write_spread,
-    write_tickets,
+    write_stapling, write_tickets,
 };
 use crate::options::{AccessLogFormat, Opening, ProxyOptions, RecorderOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
 use crate::quic::keys::SharedEndpoints;
 use crate::recorder::{RecordedExchange, RecordedQuery, RecordedSamples, recorded_samples};
 use crate::thread::{Command, Launch, NewConnections, Question, run};
-use crate::tls::{IdentityError, ServerTls, SessionTickets};
+use crate::tls::{IdentityError, ServerTls, SessionTickets, Stapling};
 use crate::worker::{Neighbours, Shared, SharedGuards};
 
 /// The running data plane.
@@ -58,6 +58,7 @@ pub struct ProxyHandle {
     spread: Arc<Spread>,
     tickets: SessionTickets,
     geoip: GeoIp,
+    stapling: Stapling,
     recorder: RecorderOptions,
     started: SystemTime,
 }
@@ -105,7 +106,8 @@ impl Proxy {
         opening: Opening,
     ) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
-        let tls = ServerTls::new(&options.fallback_certificate, options.tickets.clone())?;
+        let tls = ServerTls::new(&options.fallback_certificate, options.tickets.clone())?
+            .with_stapling(options.stapling.clone());
         let limits = &options.limits;
         let most = Budget::new(limits.descriptors, workers, limits.connections).addresses();
         let is_of_an_object = of_objects(&first);
@@ -161,6 +163,7 @@ impl Proxy {
             spread,
             tickets: options.tickets.clone(),
             geoip: options.geoip.clone(),
+            stapling: options.stapling.clone(),
             recorder: options.recorder,
             started: SystemTime::now(),
         };
@@ -257,6 +260,7 @@ impl ProxyHandle {
         write_cpu(&cpu, beginning);
         write_tickets(&self.tickets.figures(), beginning);
         write_geoip(&self.geoip.figures(), beginning);
+        write_stapling(&self.stapling.figures(), beginning);
         write_spent(&Spent::by_process(), self.started, identity, beginning);
         text
     }

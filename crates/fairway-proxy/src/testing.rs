@@ -44,7 +44,7 @@ use crate::peer::{Facts, Peer, Scheme, Sender};
 use crate::publish::{Published, Publisher};
 use crate::quic::keys::SharedEndpoints;
 use crate::thread::{give_way, look_at_waits};
-use crate::tls::{SelfSigned, ServerTls, SessionTickets};
+use crate::tls::{SelfSigned, ServerTls, SessionTickets, Stapling};
 use crate::worker::{Neighbours, Open, Shared, SharedGuards, Worker};
 
 /// What all bodies that are held may have on disk.
@@ -676,6 +676,7 @@ pub(crate) fn options() -> ProxyOptions {
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
         fleet_size: FleetSize::default(),
+        stapling: Stapling::default(),
         fallback_certificate: SelfSigned {
             chain: leaf.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: leaf.key_der.secret_pkcs8_der().to_vec(),

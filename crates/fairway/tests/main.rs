@@ -33,6 +33,7 @@ mod many_routes;
 mod migrate;
 mod migrate_gateway_api;
 mod nginx;
+mod ocsp;
 mod passthrough;
 mod patterns;
 mod policies;

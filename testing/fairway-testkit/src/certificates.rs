@@ -2,7 +2,7 @@
 //! them. Nothing here is for anything but tests.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -79,6 +79,16 @@ impl Authority {
 
     /// Issues a certificate for `names` (DNS names, wildcards or IP addresses), the first one also as common name.
     pub fn issue(&self, names: &[&str], kind: KeyKind, validity: Validity) -> Leaf {
+        self.issue_with(names, kind, validity, |_| {})
+    }
+
+    pub(crate) fn issue_with(
+        &self,
+        names: &[&str],
+        kind: KeyKind,
+        validity: Validity,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Leaf {
         let key = key_pair(kind);
         let (uris, names): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| name.contains("://"));
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
@@ -97,6 +107,7 @@ impl Authority {
         provider().secure_random.fill(&mut serial).expect("the machine has random bytes");
         let serial = u64::from_be_bytes(serial);
         params.serial_number = Some(SerialNumber::from(serial));
+        change(&mut params);
         let certificate = params.signed_by(&key, &self.issuer).expect("an authority can sign");
         Leaf {
             serial,
@@ -130,6 +141,11 @@ impl Authority {
         };
         let list = list.signed_by(&self.issuer).expect("an authority can sign");
         list.pem().expect("a list can be written as PEM")
+    }
+
+    /// What it signs with.
+    pub(crate) fn issuer(&self) -> &Issuer<'static, KeyPair> {
+        &self.issuer
     }
 
     /// The authority's own certificate as PEM.
@@ -217,9 +233,23 @@ pub fn trusting_anything() -> ClientConfig {
 
 /// The same with other cryptography.
 pub fn trusting_anything_by(provider: Arc<CryptoProvider>) -> ClientConfig {
-    let verifier = Arc::new(TrustAnything(Arc::clone(&provider)));
+    trusting_anything_for(provider, rustls::ALL_VERSIONS, Arc::default())
+}
+
+/// The same for some versions of TLS, with the OCSP response of the last full handshake; empty where there was none.
+pub fn seeing_staples(versions: &[&'static SupportedProtocolVersion]) -> (ClientConfig, Arc<Mutex<Vec<u8>>>) {
+    let stapled = Arc::default();
+    (trusting_anything_for(provider(), versions, Arc::clone(&stapled)), stapled)
+}
+
+fn trusting_anything_for(
+    provider: Arc<CryptoProvider>,
+    versions: &[&'static SupportedProtocolVersion],
+    stapled: Arc<Mutex<Vec<u8>>>,
+) -> ClientConfig {
+    let verifier = Arc::new(TrustAnything { provider: Arc::clone(&provider), stapled });
     ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(rustls::ALL_VERSIONS)
+        .with_protocol_versions(versions)
         .expect("the provider speaks TLS 1.2 and 1.3")
         .dangerous()
         .with_custom_certificate_verifier(verifier)
@@ -249,7 +279,11 @@ fn key_pair(kind: KeyKind) -> KeyPair {
 
 /// Accepts every certificate, but still checks that the server has its key.
 #[derive(Debug)]
-struct TrustAnything(Arc<CryptoProvider>);
+struct TrustAnything {
+    provider: Arc<CryptoProvider>,
+    /// The last OCSP response.
+    stapled: Arc<Mutex<Vec<u8>>>,
+}
 
 impl ServerCertVerifier for TrustAnything {
     fn verify_server_cert(
@@ -257,9 +291,10 @@ impl ServerCertVerifier for TrustAnything {
         _end_entity: &CertificateDer<'_>,
         _intermediates: &[CertificateDer<'_>],
         _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
+        ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        *self.stapled.lock().expect("nobody panics with it") = ocsp_response.to_vec();
         Ok(ServerCertVerified::assertion())
     }
 
@@ -269,7 +304,12 @@ impl ServerCertVerifier for TrustAnything {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -278,10 +318,15 @@ impl ServerCertVerifier for TrustAnything {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

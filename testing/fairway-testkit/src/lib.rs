@@ -12,6 +12,7 @@ pub mod golden;
 pub mod json_schema;
 pub mod manifests;
 pub mod mmdb;
+pub mod ocsp;
 pub mod process;
 pub mod proof;
 mod stream;

@@ -15,7 +15,7 @@ use crate::metrics::process::Traffic;
 use crate::metrics::reason::{Reason, Stage};
 use crate::metrics::sample::Sample;
 use crate::metrics::series::{AllSeries, Series, SeriesLabels};
-use crate::tls::{KeySource, TicketFigures};
+use crate::tls::{KeySource, StaplingFigures, TicketFigures};
 
 const REQUESTS: &str = "nginx_ingress_controller_";
 
@@ -274,6 +274,16 @@ pub(crate) fn write_geoip(files: &[FileFigures], out: &mut String) {
     let name = "fairway_geoip_databases_refused_total";
     head(out, name, "counter");
     files.iter().for_each(|file| line(out, name, &format!("file=\"{}\"", escape(&file.path)), file.refused));
+}
+
+/// Writes what came of asking OCSP responders, and how many certificates have a valid response.
+pub(crate) fn write_stapling(figures: &StaplingFigures, out: &mut String) {
+    let name = "fairway_ocsp_fetches_total";
+    head(out, name, "counter");
+    figures.fetches.iter().for_each(|(result, count)| {
+        line(out, name, &format!("result=\"{result}\""), *count);
+    });
+    single(out, "fairway_ocsp_stapled_certificates", "gauge", "", figures.stapled);
 }
 
 /// A metric that has the labels of requests.

@@ -36,7 +36,7 @@ use crate::options::{AccessLogFormat, Opening, ProxyOptions};
 use crate::publish::{Published, Publisher};
 use crate::quic::keys::SharedEndpoints;
 use crate::testing::{DISK, Meeting, ScriptedNetwork, answering, filtered, options};
-use crate::tls::{ServerTls, SessionTickets};
+use crate::tls::{ServerTls, SessionTickets, Stapling};
 use crate::worker::{Neighbours, Shared, SharedGuards, Worker};
 
 /// Series of the metrics.
@@ -88,6 +88,7 @@ impl Process {
         script: impl Fn(SocketAddr) -> Meeting + Clone + 'static,
     ) -> Self {
         let tls = ServerTls::new(&options().fallback_certificate, SessionTickets::default()).unwrap();
+        let tls = tls.with_stapling(Stapling::new(|_| Ok(())));
         let (publisher, _) =
             Publisher::new(tls, fairway_routing::compile(config, None).snapshot, 1, 8, Opening::default());
         let published = latest(&publisher);

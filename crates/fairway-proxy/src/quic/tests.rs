@@ -3,12 +3,19 @@
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{AccessList, Config, Guard, Phases, VirtualHost};
+use fairway_model::{
+    AccessList, Certificate, CertificateKey, Config, Guard, Origin, Phases, PrivateKey, VirtualHost,
+};
+use fairway_testkit::certificates::seeing_staples;
+use fairway_testkit::ocsp::OcspAnswer;
+use fairway_testkit::{Answer, Authority, Backend};
 use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
+use rustls::version::TLS13;
 
-use super::testing::{Client, HANDED_OVER, Process, config, offering, until};
+use super::testing::{Client, HANDED_OVER, HANGS, Process, config, offering, until};
 use super::under_way::{MAX_OF_A_CLIENT, MAX_UNVALIDATED};
 use crate::testing::on_stage;
 use crate::worker::Phase;
@@ -301,6 +308,46 @@ async fn a_client_that_moves_is_judged_and_logged_by_its_new_address() {
             assert!(line.starts_with(&format!("127.0.0.{last} ")), "{line}");
         }
         assert_eq!(process.value(0, "fairway_connections_accepted_total"), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn certificates_are_stapled_as_over_tcp() {
+    on_stage(async {
+        let issuer = Authority::new("root").intermediate("issuer");
+        let sign = issuer.ocsp_signer();
+        let responder =
+            Backend::http(move |request| Answer::ok(sign(&request.body, &OcspAnswer::good()))).await;
+        let leaf = issuer.leaf_with_responder(&["a.test"], &format!("http://{}/", responder.address()));
+        let mut config =
+            config(&["a.test"], |listener| listener.tls.certificates = vec![CertificateKey("a/tls".into())]);
+        let certificate = Certificate {
+            key: CertificateKey("a/tls".into()),
+            origin: Origin::object("Secret", "a", "tls"),
+            chain: leaf.chain_der.iter().map(|der| Arc::from(&**der)).collect(),
+            private_key: PrivateKey::from_der(leaf.key_der.secret_pkcs8_der()),
+            names: Vec::new(),
+            not_after: i64::MAX,
+            issued: Arc::default(),
+        };
+        config.certificates.insert(certificate.key.clone(), Arc::new(certificate));
+        config.settings.downstream.ocsp_stapling = true;
+        let process = Process::start(1, &config).await;
+        let stapled = async {
+            loop {
+                // Each with a handshake of its own, until one comes after the response.
+                let (mut tls, stapled) = seeing_staples(&[&TLS13]);
+                tls.alpn_protocols = vec![b"h3".to_vec()];
+                let mut client = Client::new(tls).await;
+                let handle = client.connect(process.addresses[0], "a.test");
+                assert_eq!(client.finish(handle).await, None);
+                if !stapled.lock().unwrap().is_empty() {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(HANGS, stapled).await.expect("the response is stapled in the end");
     })
     .await;
 }

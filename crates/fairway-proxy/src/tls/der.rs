@@ -1,4 +1,4 @@
-//! The little of DER (X.690) that no library of this crate offers: values with their tag and length, and sequences.
+//! The little of DER (X.690) that no library of this crate offers: values with their tag and length, one after the other.
 
 /// The first value of `bytes` with its tag and length, and its content (X.690 §8.1).
 pub(crate) fn value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -16,11 +16,66 @@ pub(crate) fn content(bytes: &[u8]) -> Option<&[u8]> {
     value(bytes).map(|(_, content)| content)
 }
 
-/// A SEQUENCE with this content (X.690 §8.9).
+/// Values one after the other, as a SEQUENCE has them (X.690 §8.9). A value that is not as expected is an end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Values<'d>(&'d [u8]);
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value<'d> {
+    pub(crate) tag: u8,
+    /// With tag and length.
+    pub(crate) whole: &'d [u8],
+    pub(crate) content: &'d [u8],
+}
+
+impl<'d> Values<'d> {
+    pub(crate) fn new(bytes: &'d [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The next one, with this tag.
+    pub(crate) fn expect(&mut self, tag: u8) -> Option<Value<'d>> {
+        self.next_if(|value| value.tag == tag)
+    }
+
+    /// The values in the next one, which has this tag.
+    pub(crate) fn enter(&mut self, tag: u8) -> Option<Self> {
+        self.expect(tag).map(|value| Self(value.content))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn next_if(&mut self, is_meant: impl Fn(&Value<'d>) -> bool) -> Option<Value<'d>> {
+        let (whole, content) = value(self.0)?;
+        let next = Value { tag: *whole.first()?, whole, content };
+        is_meant(&next).then(|| {
+            self.0 = &self.0[whole.len()..];
+            next
+        })
+    }
+}
+
+impl<'d> Iterator for Values<'d> {
+    type Item = Value<'d>;
+
+    fn next(&mut self) -> Option<Value<'d>> {
+        self.next_if(|_| true)
+    }
+}
+
+/// A SEQUENCE with this content.
 pub(crate) fn sequence(content: &[u8]) -> Vec<u8> {
+    tagged(0x30, content)
+}
+
+/// A value with this tag and content.
+pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len().to_be_bytes();
     let significant = &length[length.iter().take_while(|byte| **byte == 0).count()..];
-    let mut whole = vec![0x30];
+    let mut whole = vec![tag];
     match content.len() {
         0..=0x7f => whole.extend(significant.first().or(Some(&0))),
         _ => {

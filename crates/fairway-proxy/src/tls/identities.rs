@@ -13,10 +13,11 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::server::{NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::tls::ocsp::Stapling;
 use crate::tls::suites;
 use crate::tls::tickets::{Group, SessionTickets};
 
@@ -56,6 +57,7 @@ pub(crate) struct ServerTls {
     /// Those of clients that are asked for no certificate.
     unasked: Arc<dyn ProducesTickets>,
     fallback: Arc<CertifiedKey>,
+    stapling: Stapling,
 }
 
 /// The certificates of one snapshot.
@@ -77,6 +79,7 @@ struct Spoken {
     key_exchange: Vec<KeyExchange>,
     /// With these groups.
     provider: Arc<CryptoProvider>,
+    staples: bool,
 }
 
 struct Identity {
@@ -93,14 +96,19 @@ impl ServerTls {
         let provider = Arc::new(suites::provider(&[]));
         let unasked = tickets.of_group(Group::UNASKED);
         let fallback = certified(&provider, fallback.chain.iter().map(Vec::as_slice), &fallback.private_key)?;
-        let tls = Self { provider, tickets, unasked, fallback };
+        let tls = Self { provider, tickets, unasked, fallback, stapling: Stapling::default() };
         // What holds for one choice of versions and groups holds for all.
-        tls.server_config(&tls.fallback, &tls.spoken(&DownstreamSettings::default()))?;
+        tls.server_config(alone(&tls.fallback), &tls.spoken(&DownstreamSettings::default()))?;
         Ok(tls)
     }
 
+    /// The same, with OCSP responses where the configuration asks for them.
+    pub(crate) fn with_stapling(self, stapling: Stapling) -> Self {
+        Self { stapling, ..self }
+    }
+
     /// The certificates of `config`. One that cannot be used is left out and reported; `previous` gives what did not
-    /// change. With other versions of TLS than before, or groups, all are made anew.
+    /// change. With other versions of TLS than before, or groups, or stapling, all are made anew.
     #[must_use]
     pub(crate) fn identities(
         &self,
@@ -132,7 +140,7 @@ impl ServerTls {
         }
         let fallback = previous.map_or_else(
             || {
-                let made = self.server_config(&self.fallback, &spoken);
+                let made = self.server_config(alone(&self.fallback), &spoken);
                 made.expect("it was made when this began, and neither versions nor groups matter")
             },
             |known| Arc::clone(&known.fallback),
@@ -149,25 +157,31 @@ impl ServerTls {
             versions: settings.tls_versions,
             key_exchange: settings.key_exchange.clone(),
             provider: Arc::new(CryptoProvider { kx_groups, ..(*self.provider).clone() }),
+            staples: settings.ocsp_stapling,
         }
     }
 
     fn identity(&self, source: &Arc<Certificate>, spoken: &Spoken) -> Result<Identity, IdentityError> {
         let chain = source.chain.iter().map(AsRef::as_ref);
         let certified = certified(&self.provider, chain, source.private_key.der())?;
-        let server = self.server_config(&certified, spoken)?;
+        let stapled = if spoken.staples { self.stapling.staple(&source.key, &certified) } else { None };
+        let resolver: Arc<dyn ResolvesServerCert> = match stapled {
+            Some(staple) => staple,
+            None => alone(&certified),
+        };
+        let server = self.server_config(resolver, spoken)?;
         Ok(Identity { server, certified })
     }
 
     fn server_config(
         &self,
-        certified: &Arc<CertifiedKey>,
+        resolver: Arc<dyn ResolvesServerCert>,
         spoken: &Spoken,
     ) -> Result<Arc<ServerConfig>, IdentityError> {
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&spoken.provider))
             .with_protocol_versions(suites::versions(spoken.versions))?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(certified))));
+            .with_cert_resolver(resolver);
         config.alpn_protocols = PROTOCOLS.map(|name| name.as_bytes().to_vec()).into();
         config.ticketer = Arc::clone(&self.unasked);
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -178,7 +192,9 @@ impl ServerTls {
 
 impl Spoken {
     fn is_as(&self, settings: &DownstreamSettings) -> bool {
-        self.versions == settings.tls_versions && self.key_exchange == settings.key_exchange
+        self.versions == settings.tls_versions
+            && self.key_exchange == settings.key_exchange
+            && self.staples == settings.ocsp_stapling
     }
 }
 
@@ -227,6 +243,11 @@ impl Identities {
 /// Whether a certificate's name covers `name` (RFC 6125 §6.4.3).
 fn is_for(of: &str, name: &str) -> bool {
     HostPattern::parse(of, WildcardSpan::OneLabel).is_ok_and(|pattern| pattern.covers(name))
+}
+
+/// Without OCSP responses.
+fn alone(certified: &Arc<CertifiedKey>) -> Arc<dyn ResolvesServerCert> {
+    Arc::new(SingleCertAndKey::from(Arc::clone(certified)))
 }
 
 fn certified<'a>(

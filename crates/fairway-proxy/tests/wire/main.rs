@@ -28,6 +28,7 @@ mod keep_alive;
 mod limits;
 mod listener_traffic;
 mod listeners;
+mod ocsp;
 mod pipelining;
 mod proxy_protocol;
 mod publish;

@@ -14,6 +14,7 @@ use fairway_model::{
 use fairway_proxy::{
     AccessLogFormat, BufferOptions, DrainOptions, FleetSize, GeoIp, Limits, Logouts, Proxy, ProxyHandle,
     ProxyOptions, ProxyProtocol, PublishProblem, Publisher, RecorderOptions, SelfSigned, SessionTickets,
+    Stapling,
 };
 use fairway_routing::Snapshot;
 use fairway_testkit::wait::PATIENCE;
@@ -215,6 +216,7 @@ fn options() -> ProxyOptions {
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
         fleet_size: FleetSize::default(),
+        stapling: Stapling::default(),
         fallback_certificate: SelfSigned {
             chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: fallback.key_der.secret_pkcs8_der().to_vec(),

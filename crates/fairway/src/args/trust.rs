@@ -27,7 +27,8 @@ pub(crate) struct TrustArgs {
     /// itself
     #[arg(long, env = "FAIRWAY_ENABLE_EXTERNAL_NAME")]
     pub(crate) enable_external_name: bool,
-    /// Special addresses that Services of type ExternalName may lead to nevertheless, and EndpointSlices may have
+    /// Special addresses that Services of type ExternalName may lead to nevertheless, and EndpointSlices and OCSP
+    /// responders may have
     #[arg(long, env = "FAIRWAY_EXTERNAL_NAME_ALLOW", value_name = "CIDR", value_delimiter = ',')]
     pub(crate) external_name_allow: Vec<IpNet>,
 }

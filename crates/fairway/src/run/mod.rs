@@ -27,8 +27,9 @@ use anyhow::{Context, Result};
 use fairway_control::Pipeline;
 use fairway_control::admin::{Admin, AdminServer, Audience, Identity, Pages, Pieces, Scrapes};
 use fairway_model::Location;
+use fairway_objects::external::refusal;
 use fairway_proxy::{
-    GeoIp, Inherited, ProxyOptions, SelfSigned, SessionTickets, TraceSender, passed_sockets,
+    GeoIp, Inherited, ProxyOptions, SelfSigned, SessionTickets, Stapling, TraceSender, passed_sockets,
     refuse_huge_pages,
 };
 
@@ -178,6 +179,7 @@ struct Traced<'a> {
 
 fn options(args: &RunArgs, gate: &Gate, traced: Traced<'_>) -> Result<ProxyOptions> {
     let Traced { flags, traces, telemetry } = traced;
+    let external = args.options()?.trust.external;
     Ok(ProxyOptions {
         workers: match args.listen.workers {
             Some(workers) => usize::from(workers),
@@ -198,6 +200,7 @@ fn options(args: &RunArgs, gate: &Gate, traced: Traced<'_>) -> Result<ProxyOptio
         logouts: gate.logouts(),
         geoip: GeoIp::watch(&args.geoip.geoip).context("watching the files of --geoip")?,
         fleet_size: gate.fleet_size(),
+        stapling: Stapling::new(move |address| refusal(address, &external).map_or(Ok(()), Err)),
         fallback_certificate: self_signed()?,
         return_memory: allocator::return_memory,
     })

@@ -272,6 +272,10 @@ impl Draft<'_> {
         match name {
             "ssl-protocols" => return self.versions(value),
             "ssl-ecdh-curve" => return self.groups(value),
+            "enable-ocsp" => {
+                self.settings.downstream.ocsp_stapling = flag(value)?;
+                return Ok(());
+            }
             _ => {}
         }
         let read = self.log_format.read(name, value).or_else(|| self.headers.read(name, value));

@@ -263,7 +263,6 @@ const GROUPS: &[Group] = &[
         "databases of GeoIP Legacy are not read, and --geoip takes MMDB files",
         "variables that begin with $geoip_ have no value",
     ),
-    lost(&["enable-ocsp"], "no OCSP responses are stapled", "clients that want to know ask the authority"),
     Group {
         names: &[
             "http-snippets",
