@@ -44,9 +44,11 @@ pub(crate) fn collected(config: &Config, schemes: Schemes) -> Collected {
     let mut all = Collected::default();
     let mut tables: HashMap<&str, Served> = HashMap::new();
     for listener in config.listeners.values() {
-        let served = tables.entry(&listener.table).or_default();
-        served.http |= listener.protocol == ListenerProtocol::Http;
-        served.https |= listener.protocol == ListenerProtocol::Https;
+        for table in listener.tables() {
+            let served = tables.entry(table).or_default();
+            served.http |= listener.protocol == ListenerProtocol::Http;
+            served.https |= listener.protocol == ListenerProtocol::Https;
+        }
     }
     let mut catches_all = false;
     for host in config.hosts.values() {

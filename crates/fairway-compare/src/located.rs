@@ -95,7 +95,7 @@ fn tables(snapshot: &Snapshot, probe: &Probe) -> Vec<TableId> {
             let passes_through = probe.scheme == Scheme::Https
                 && snapshot.passed_through(&listener.table, &probe.host).is_some();
             let ends_here = listener.protocol.is_http() && !passes_through;
-            tables.extend(snapshot.table(&listener.table).filter(|_| ends_here));
+            tables.extend(snapshot.table_of(listener).filter(|_| ends_here));
         }
     }
     tables

@@ -16,6 +16,8 @@ use crate::{features, release};
 pub(crate) struct Class {
     /// What its Gateways are made with, or why it is not accepted.
     pub(crate) parameters: Result<Parameters, Fault>,
+    /// Whether they have the address of Ingresses where they do not say so themselves.
+    pub(crate) is_shared: bool,
     /// The object that it names.
     pub(crate) named: Option<ObjectRef>,
     pub(crate) status: ObjectStatus,
@@ -72,6 +74,10 @@ pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Input
     Some(Class {
         status: ObjectStatus::new(&object.metadata, controller, own),
         parameters,
+        is_shared: named
+            .as_ref()
+            .and_then(|named| parameters::is_shared(&named.key, inputs))
+            .unwrap_or(false),
         named,
         diagnostics,
     })

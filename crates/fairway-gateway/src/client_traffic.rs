@@ -21,6 +21,8 @@ pub(crate) struct ClientPolicies<'a> {
     gateway: Option<&'a ObjectKey>,
     /// The policy, or none, that decides for all listeners of a port; a port where several do is not there.
     whole_ports: BTreeMap<Port, Option<&'a Arc<OwnPolicy>>>,
+    /// Whether the Gateway is at the address of Ingresses, where no policy for clients can hold.
+    is_shared: bool,
 }
 
 impl<'a> ClientPolicies<'a> {
@@ -40,7 +42,12 @@ impl<'a> ClientPolicies<'a> {
             }
         }
         let only = |(port, of_port): (Port, Vec<_>)| (of_port.len() == 1).then(|| (port, of_port[0]));
-        Self { attached, gateway, whole_ports: ports.into_iter().filter_map(only).collect() }
+        Self {
+            attached,
+            gateway,
+            whole_ports: ports.into_iter().filter_map(only).collect(),
+            is_shared: reading.is_shared,
+        }
     }
 
     /// What holds for the clients of a listener.
@@ -67,6 +74,13 @@ impl<'a> ClientPolicies<'a> {
         let gateway = self.gateway?;
         let decides = |of: Option<&Arc<OwnPolicy>>| of.is_some_and(|it| it.reference == policy.reference);
         let entry = &listener.entry;
+        if self.is_shared && decides(decided(self.attached, gateway, &entry.id)) {
+            let problem = format!(
+                "listener {} is at the address of Ingresses, whose clients the policy would be for too",
+                entry.id.name
+            );
+            return Some(Fault::new("Invalid", problem));
+        }
         let concerns_port = entry.protocol == Protocol::Http
             || policy.clients().is_some_and(|clients| clients.introduction.is_some());
         let cannot = concerns_port
@@ -82,6 +96,11 @@ impl<'a> ClientPolicies<'a> {
             Fault::new("Invalid", problem)
         })
     }
+}
+
+/// Whether a policy that can be used decides about the clients of a listener.
+pub(crate) fn decides_about_clients(attached: &Attached, gateway: &ObjectKey, listener: &ListenerId) -> bool {
+    attached.has(Kind::ClientTrafficPolicy) && decided(attached, gateway, listener).is_some()
 }
 
 fn port(listener: &Listener) -> Port {

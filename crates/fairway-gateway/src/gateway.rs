@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fairway_model::Origin;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::gateway_api::{Gateway, ListenerSet};
+use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 
 use crate::class::Class;
@@ -16,6 +17,7 @@ use crate::frontend::Frontend;
 use crate::listener::{self, Context, Entry};
 use crate::namespaces::Allowed;
 use crate::parameters::{self, Parameters};
+use crate::shared::{self, SharedAddress};
 use crate::wanted::{self, WantedGateway};
 
 /// A listener among the others of its Gateway.
@@ -58,6 +60,8 @@ pub(crate) struct Reading {
     /// Why its parameters cannot be used. It is not accepted then, and what is there of it goes on: they say how its
     /// Services are made, not what it serves.
     pub(crate) unusable: Option<Fault>,
+    /// Whether it is at the address of Ingresses.
+    pub(crate) is_shared: bool,
     /// What it needs; `None` where nothing of it is served.
     pub(crate) wanted: Option<Arc<WantedGateway>>,
 }
@@ -89,6 +93,8 @@ pub(crate) struct Written<'a> {
     pub(crate) sets: Vec<Member<'a>>,
     /// Its own listeners.
     pub(crate) entries: &'a [Arc<Entry>],
+    /// The address of Ingresses, where it is there.
+    pub(crate) shared: Option<SharedAddress<'a>>,
 }
 
 /// The Gateway that a ListenerSet names.
@@ -115,7 +121,7 @@ pub(crate) fn refusal(
 
 /// Reads a Gateway with its ListenerSets.
 pub(crate) fn read(written: &Written<'_>, context: Context<'_>) -> Reading {
-    let Written { key, gateway, sets, entries, .. } = written;
+    let Written { key, gateway, sets, entries, shared, .. } = written;
     let object = &*gateway.object;
     let frontend = Frontend::read(object, &key.namespace, context.inputs);
     let parameters = parameters(written, context);
@@ -136,7 +142,7 @@ pub(crate) fn read(written: &Written<'_>, context: Context<'_>) -> Reading {
         let taken_in = member.refused.is_none();
         let faults = claims.add(member.entries.iter().map(|entry| &**entry).filter(|_| taken_in));
         let listeners = member.entries.iter().zip(faults);
-        let listeners = listeners.map(|(entry, conflict)| listener(key, entry, conflict, &frontend));
+        let listeners = listeners.map(|(entry, conflict)| listener(key, entry, conflict, &frontend, *shared));
         let refused = match member.reference.kind {
             Kind::Gateway => refused.clone(),
             _ => member.refused.clone().or(parent_refused),
@@ -167,8 +173,17 @@ pub(crate) fn read(written: &Written<'_>, context: Context<'_>) -> Reading {
         frontend,
         client_certificate: client_certificate(written, context),
         unusable,
+        is_shared: shared.is_some(),
         wanted,
     }
+}
+
+/// Whether a Gateway has the address of Ingresses, by itself or by its class.
+pub(crate) fn is_shared(key: &ObjectKey, gateway: &Gateway, class: &Class, inputs: Inputs<'_>) -> bool {
+    let infrastructure = gateway.spec.infrastructure.as_ref();
+    let own = infrastructure.and_then(|it| it.parameters_ref.as_ref());
+    let own = own.map(|reference| ObjectKey::new(&key.namespace, &reference.name));
+    own.and_then(|own| parameters::is_shared(&own, inputs)).unwrap_or(class.is_shared)
 }
 
 fn asks_for_all(gateway: &Gateway) -> bool {
@@ -252,24 +267,35 @@ fn client_certificate(written: &Written<'_>, context: Context<'_>) -> ClientCert
     }
 }
 
-fn listener(key: &ObjectKey, entry: &Arc<Entry>, conflict: Option<Fault>, frontend: &Frontend) -> Listener {
+fn listener(
+    key: &ObjectKey,
+    entry: &Arc<Entry>,
+    conflict: Option<Fault>,
+    frontend: &Frontend,
+    shared: Option<SharedAddress<'_>>,
+) -> Listener {
+    let conflict = conflict.or_else(|| shared?.conflict(entry));
     let clients = frontend.of(entry.port);
     let https = entry.protocol == listener::Protocol::Https;
     let by_clients = |fault: &Option<Fault>| fault.clone().filter(|_| https);
     let refused = conflict.clone().or_else(|| entry.refused.clone()).or_else(|| by_clients(&clients.refused));
+    let refused = refused.or_else(|| shared?.refusal(entry));
     Listener {
         refused,
         conflict,
         unresolved: entry.unresolved.clone().or_else(|| by_clients(&clients.unresolved)),
         overlaps: false,
-        table: table(key, entry),
+        table: match shared {
+            Some(_) => shared::table(entry.protocol).into(),
+            None => table(key, entry),
+        },
         entry: entry.clone(),
     }
 }
 
 /// Listeners of HTTP in the clear share a table, in which the host of a request decides; in front of all others the
 /// name that the client asks for (SNI) has decided.
-fn table(key: &ObjectKey, entry: &Entry) -> Arc<str> {
+pub(crate) fn table(key: &ObjectKey, entry: &Entry) -> Arc<str> {
     let port = format!("gateway/{key}/{}", entry.port);
     let owner = &entry.id.owner;
     match (entry.protocol, owner.kind) {

@@ -48,6 +48,7 @@ mod pool;
 mod release;
 mod route;
 mod rules;
+mod shared;
 mod stage;
 mod state;
 mod status;

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{self as model, CertificateKey, HostPattern, ListenerProtocol, ListenerTls};
+use fairway_objects::options::IngressListeners;
 use fairway_objects::placement::Placement;
 
 use crate::client_traffic::ClientPolicies;
-use crate::gateway::{Listener, Reading};
+use crate::gateway::{self, Listener, Reading};
+use crate::listener::Protocol;
 use crate::place;
 use crate::policy::Attached;
 
@@ -18,6 +20,9 @@ pub(crate) type Listeners = BTreeMap<Arc<str>, Arc<model::Listener>>;
 
 /// Those of a Gateway in its place.
 pub(crate) fn of(reading: &Reading, placement: &Placement, attached: &Attached) -> Listeners {
+    if reading.is_shared {
+        return at_ingresses(reading, placement, attached);
+    }
     let mut listeners = Listeners::new();
     let clients = ClientPolicies::of(reading, attached);
     for listener in reading.served() {
@@ -40,6 +45,27 @@ pub(crate) fn of(reading: &Reading, placement: &Placement, attached: &Attached) 
         listeners.insert(listener.table.clone(), Arc::new(made));
     }
     listeners
+}
+
+/// Those of a Gateway at the address of Ingresses: names choose between its listeners and that of Ingresses, whose hosts each of them
+/// serves too. What is served in the clear has one listener, that of Ingresses.
+fn at_ingresses(reading: &Reading, placement: &Placement, attached: &Attached) -> Listeners {
+    let https = reading.served().filter(|listener| listener.entry.protocol == Protocol::Https);
+    let made = https.filter_map(|listener| {
+        let entry = &listener.entry;
+        let (of, name) = (ListenerProtocol::Https, gateway::table(&reading.own()?.gateway, entry));
+        let made = model::Listener {
+            origin: entry.origin.clone(),
+            bind: place::bound(placement, of.port_protocol(), entry.port).to_vec(),
+            host: entry.host.clone(),
+            routes: Some(listener.table.clone()),
+            beside: Some(IngressListeners::HTTPS.into()),
+            tls: tls(listener, reading, of, attached),
+            ..model::Listener::new(&name, of, entry.port, IngressListeners::TABLE)
+        };
+        Some((name, Arc::new(made)))
+    });
+    made.collect()
 }
 
 fn tls(

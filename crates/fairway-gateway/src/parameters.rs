@@ -1,5 +1,5 @@
-//! What a GatewayClass or a Gateway asks of the Service that is made for it, in a ConfigMap (`parametersRef`). Owns
-//! the names of the entries; never the Service.
+//! What a GatewayClass or a Gateway asks of its address, in a ConfigMap (`parametersRef`): how its Service is made, or that it has
+//! that of Ingresses. Owns the names of the entries; never the Service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,16 @@ use crate::condition::{self, Fault};
 /// Entries by name.
 pub(crate) type Parameters = BTreeMap<Arc<str>, Arc<str>>;
 
+/// Whose address a Gateway has.
+const ADDRESS: &str = "address";
+/// One of its own.
+const OWN: &str = "own";
+/// That of Ingresses, with their listeners.
+const SHARED: &str = "shared";
+
 /// The entries, and the values of those that have no others.
 const KNOWN: &[(&str, &[&str])] = &[
+    (ADDRESS, &[OWN, SHARED]),
     ("externalTrafficPolicy", &["Cluster", "Local"]),
     ("loadBalancerClass", &[]),
     ("serviceType", &["ClusterIP", "LoadBalancer", "NodePort"]),
@@ -48,4 +56,14 @@ pub(crate) fn read(
         parameters.insert(name.as_str().into(), value.as_str().into());
     }
     Ok(parameters)
+}
+
+/// Whether a reference leads to the word that a Gateway has the address of Ingresses, or an address of its own; `None` where it leads
+/// to neither. A mistake in another entry moves no Gateway.
+pub(crate) fn is_shared(key: &ObjectKey, inputs: Inputs<'_>) -> Option<bool> {
+    match inputs.resources.config_maps.get(key)?.object.data.as_ref()?.get(ADDRESS)?.as_str() {
+        SHARED => Some(true),
+        OWN => Some(false),
+        _ => None,
+    }
 }

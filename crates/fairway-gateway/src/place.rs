@@ -12,7 +12,7 @@ use fairway_objects::own::{Own, overlap};
 use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
 use fairway_objects::users::Users;
 
-use crate::wanted::WantedGateway;
+use crate::wanted::{WantedAddress, WantedGateway};
 
 /// Those who want a port, in the order in which they may have it.
 pub(crate) type PortUsers = Users<(PortProtocol, u16), PortUser>;
@@ -64,6 +64,45 @@ pub(crate) fn placement(
     }
 }
 
+/// Where a Gateway at the address of Ingresses is.
+pub(crate) fn shared(wanted: &WantedGateway, inputs: Inputs<'_>) -> Arc<Placement> {
+    let at = &inputs.options.listeners;
+    let addresses = match (&inputs.resources.gateway.published, &inputs.options.gateways.places) {
+        (Some(published), _) if published.is_empty() => {
+            Addresses::Pending("Ingresses have no address yet".into())
+        }
+        (Some(published), _) => of_ingresses(wanted, published),
+        (None, Places::At(all)) => at_addresses(wanted, all),
+        (None, _) => Addresses::Pending(
+            "no flag says which addresses Ingresses have: --publish-service is not set".into(),
+        ),
+    };
+    let mut placement = Placement { addresses, ..Placement::default() };
+    for it in [&at.http, &at.https] {
+        let bound = PortPlacement { bind: it.bind.clone(), state: PortState::Bound };
+        placement.place(PortProtocol::Tcp, it.public_port, bound);
+    }
+    Arc::new(placement)
+}
+
+/// The addresses of Ingresses, or those of them that a Gateway asks for.
+fn of_ingresses(wanted: &WantedGateway, published: &[Address]) -> Addresses {
+    let fits = |asked: &WantedAddress, address: &Address| {
+        let is_value = |value: &Arc<str>| value.eq_ignore_ascii_case(&address.value);
+        asked.kind == address.kind && asked.value.as_ref().is_none_or(is_value)
+    };
+    let asked = &wanted.addresses;
+    let is_usable = |address: &&Address| asked.is_empty() || asked.iter().any(|it| fits(it, address));
+    let usable: Vec<Address> = published.iter().filter(is_usable).cloned().collect();
+    match asked.iter().find(|it| !usable.iter().any(|address| fits(it, address))) {
+        None => Addresses::Assigned(usable),
+        Some(missing) => {
+            let what = missing.value.as_deref().unwrap_or(missing.kind.name());
+            Addresses::NotUsable { why: format!("{what} is no address of Ingresses").into(), usable }
+        }
+    }
+}
+
 impl PortUser {
     /// A Gateway that wants this.
     pub(crate) fn of(key: &ObjectKey, wanted: &WantedGateway) -> Self {
@@ -99,7 +138,7 @@ fn at_addresses(wanted: &WantedGateway, all: &[IpAddr]) -> Addresses {
             (_, AddressKind::Hostname) => {}
         }
     }
-    let had = |asked: &&crate::wanted::WantedAddress| {
+    let had = |asked: &&WantedAddress| {
         asked.kind == AddressKind::Ip
             && asked.value.as_ref().is_none_or(|value| usable.iter().any(|it| it.value == *value))
     };

@@ -20,6 +20,7 @@ use crate::noted::Noted;
 use crate::place::PortUsers;
 use crate::policy::Attached;
 use crate::rules::Rules;
+use crate::shared::{Claimant, Claims, SharedHost};
 use crate::tls_policy::{Policy, Targets};
 use crate::translation::GatewayTranslation;
 
@@ -48,6 +49,10 @@ pub(crate) struct Listening {
     pub(crate) parents: Parents,
     pub(crate) ports: PortUsers,
     pub(crate) places: OrdMap<ObjectKey, Arc<Placement>>,
+    /// The Gateways that want a host at the address of Ingresses, the oldest first.
+    pub(crate) claimants: Users<SharedHost, Claimant>,
+    /// What each of them wants.
+    pub(crate) claims: OrdMap<ObjectKey, Arc<Claims>>,
     /// The listeners of each Gateway in the configuration.
     pub(crate) configured: OrdMap<ObjectKey, Arc<Listeners>>,
     /// Gateways, ListenerSets and routes that refer to something in another namespace.

@@ -27,6 +27,8 @@ impl Gateways {
         self.read_gateways(context, &mut work);
         self.read_policies(inputs, &mut work);
         self.read_own_policies(inputs, &mut work);
+        // Policies for clients decide which listeners can be at the address of Ingresses.
+        self.read_gateways(context, &mut work);
         self.place_gateways(inputs, &mut work);
         self.read_routes(inputs, &mut work);
         self.decide_contests(&mut work);

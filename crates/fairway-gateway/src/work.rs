@@ -132,6 +132,7 @@ impl Gateways {
             Kind::ReferenceGrant => self.mark_foreign(&key.namespace, work),
             Kind::Namespace => self.mark_namespace(resources, &key.name, work),
             Kind::Placement => drop(work.places.insert(key.clone())),
+            Kind::Published => work.places.extend(self.shared_gateways().cloned()),
             Kind::Releases => work.classes.extend(gateway.classes.keys().cloned()),
             Kind::Service => {
                 work.routes.read.extend(self.routes.by_service.of(key).cloned());

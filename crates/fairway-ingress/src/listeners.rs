@@ -5,10 +5,10 @@ use std::sync::{Arc, LazyLock};
 use fairway_model::{
     ClientTraffic, Config, HostPattern, Listener, ListenerProtocol, Origin, StreamKey, StreamRoute,
 };
-use fairway_objects::options::{ListenAt, Options};
+use fairway_objects::options::{IngressListeners, ListenAt, Options};
 
 /// The route table of all Ingresses.
-pub(crate) const INGRESS_TABLE: &str = "ingress";
+pub(crate) const INGRESS_TABLE: &str = IngressListeners::TABLE;
 
 /// Its name as one text that all hosts share.
 pub(crate) fn ingress_table() -> Arc<str> {
@@ -21,12 +21,13 @@ pub(crate) fn ingress_table() -> Arc<str> {
 pub(crate) fn of_ingresses(options: &Options, config: &mut Config) {
     let at = &options.listeners;
     for (name, flag, protocol, ListenAt { bind, public_port }) in [
-        ("http", "--http", ListenerProtocol::Http, &at.http),
-        ("https", "--https", ListenerProtocol::Https, &at.https),
+        (IngressListeners::HTTP, "--http", ListenerProtocol::Http, &at.http),
+        (IngressListeners::HTTPS, "--https", ListenerProtocol::Https, &at.https),
     ] {
         let listener = Listener {
             origin: Origin::object("Flag", "", flag),
             bind: bind.clone(),
+            routes: config.listeners.get(name).and_then(|listener| listener.routes.clone()),
             clients: ClientTraffic {
                 introduction: config.settings.introduction.clone(),
                 ..ClientTraffic::default()
@@ -34,6 +35,28 @@ pub(crate) fn of_ingresses(options: &Options, config: &mut Config) {
             ..Listener::new(name, protocol, *public_port, INGRESS_TABLE)
         };
         config.listeners.insert(listener.name.clone(), Arc::new(listener));
+    }
+}
+
+/// Puts the listeners of Gateways at the addresses of those of Ingresses, which an earlier process may have had elsewhere.
+pub(crate) fn follow_ingresses(config: &mut Config) {
+    let followers = config.listeners.values().filter_map(|listener| {
+        let bind = config.listeners.get(listener.beside.as_ref()?)?.bind.clone();
+        Some(Arc::new(Listener { bind, ..(**listener).clone() }))
+    });
+    for listener in followers.collect::<Vec<_>>() {
+        config.listeners.insert(listener.name.clone(), listener);
+    }
+}
+
+/// Gives the listeners of Ingresses tables of routes beside their own, or takes them away.
+pub(crate) fn share([http, https]: [Option<Arc<str>>; 2], config: &mut Config) {
+    for (name, routes) in [(IngressListeners::HTTP, http), (IngressListeners::HTTPS, https)] {
+        let listener = config.listeners.get(name);
+        if let Some(listener) = listener.filter(|listener| listener.routes != routes) {
+            let listener = Arc::new(Listener { routes, ..(**listener).clone() });
+            config.listeners.insert(listener.name.clone(), listener);
+        }
     }
 }
 

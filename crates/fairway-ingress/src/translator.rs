@@ -63,6 +63,7 @@ impl Translator {
     /// now.
     pub fn adapt(&self, config: &mut Config) {
         listeners::of_ingresses(&self.options, config);
+        listeners::follow_ingresses(config);
         crate::service_maps::adapt(&self.options, config);
     }
 

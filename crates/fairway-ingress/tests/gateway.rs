@@ -132,10 +132,13 @@ fn wanted(it: &WantedGateway) -> Option<Value> {
 }
 
 fn listeners(config: &Config) -> Map<String, Value> {
-    let own = config.listeners.values().filter(|it| it.name.starts_with("gateway/"));
+    let own = config.listeners.values().filter(|it| it.name.starts_with("gateway/") || it.routes.is_some());
     own.map(|it| {
         let bind: Vec<_> = it.bind.iter().map(ToString::to_string).collect();
         let mut line = format!("{:?} {} at {}", it.protocol, it.host, bind.join(" "));
+        line += &it.beside.as_ref().map(|it| format!(" of {it}")).unwrap_or_default();
+        line +=
+            &it.routes.as_ref().map(|routes| format!(", {routes} beside {}", it.table)).unwrap_or_default();
         if it.tls != ListenerTls::default() {
             let shown: Vec<_> = it.tls.certificates.iter().map(|key| key.to_string()).collect();
             line += &format!(", shows {}", shown.join(" "));
@@ -151,7 +154,7 @@ fn listeners(config: &Config) -> Map<String, Value> {
 }
 
 fn describe(host: &VirtualHost) -> Option<(String, Value)> {
-    if !host.key.table.starts_with("gateway/") {
+    if !host.key.table.starts_with("gateway/") && !host.key.table.starts_with("routes") {
         return None;
     }
     let rules =

@@ -37,6 +37,7 @@ enum Edit {
     Set(Value),
     Remove(Kind, ObjectKey),
     Place(u16),
+    Publish(usize),
 }
 
 fn metadata(namespace: &str, name: &str, day: u32) -> Value {
@@ -255,8 +256,18 @@ fn other() -> impl Strategy<Value = Value> {
         controller.prop_map(|controller| {
             let metadata = json!({"name": "c0"});
             json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": metadata,
-                   "spec": {"controllerName": controller}})
+                   "spec": {"controllerName": controller, "parametersRef":
+                            {"group": "", "kind": "ConfigMap", "name": "place", "namespace": "a"}}})
         }),
+        prop::sample::select(vec![
+            json!({"address": "shared"}),
+            json!({"address": "shared"}),
+            json!({"address": "own"}),
+            json!({"address": "elsewhere"}),
+            json!({"address": "shared", "other": ""}),
+            json!({}),
+        ])
+        .prop_map(|data| json!({"kind": "ConfigMap", "metadata": metadata("a", "place", 0), "data": data})),
         (namespace(), team).prop_map(|(name, team)| {
             json!({"kind": "Namespace", "metadata": {"name": name, "labels": {"team": team}}})
         }),
@@ -403,7 +414,9 @@ fn edit() -> impl Strategy<Value = Edit> {
         1 => Just(Edit::Remove(Kind::GatewayClass, ObjectKey::new("", "c0"))),
         1 => Just(Edit::Remove(Kind::Secret, ObjectKey::new("a", "a"))),
         1 => Just(Edit::Remove(Kind::ConfigMap, ObjectKey::new("a", "tcp"))),
+        1 => Just(Edit::Remove(Kind::ConfigMap, ObjectKey::new("a", "place"))),
         1 => (0..4_u16).prop_map(Edit::Place),
+        1 => (0..2_usize).prop_map(Edit::Publish),
     ]
 }
 
@@ -412,6 +425,10 @@ fn change(edit: &Edit) -> Change {
     match edit {
         Edit::Set(value) => Change::Set(object(value.clone()), None),
         Edit::Remove(kind, key) => Change::Remove(ObjectRef::new(*kind, key.clone())),
+        Edit::Publish(count) => {
+            let address = Address { kind: AddressKind::Ip, value: "10.0.0.9".into() };
+            Change::Published(vec![address; *count].into())
+        }
         Edit::Place(at) => {
             let bind = vec![std::net::SocketAddr::from(([0, 0, 0, 0], 30_000 + at))];
             let state = if *at == 3 { PortState::Pending } else { PortState::Bound };
@@ -433,6 +450,7 @@ fn options(fixed: bool) -> Options {
     if fixed {
         options.gateways.places = Places::At(vec!["10.9.0.1".parse().unwrap()]);
         options.listeners.http.bind = vec!["10.9.0.1:8080".parse().unwrap()];
+        options.listeners.https.public_port = 81;
         options.listeners.service_maps.tcp = Some(ObjectKey::new("a", "tcp"));
     }
     options
@@ -448,8 +466,9 @@ proptest! {
     ) {
         let options = options(fixed);
         let (mut resources, mut translator) = (Resources::default(), Translator::new(options.clone()));
+        let parameters = json!({"group": "", "kind": "ConfigMap", "name": "place", "namespace": "a"});
         let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
-                           "spec": {"controllerName": "fairway.dev/gateway-controller"}});
+                           "spec": {"controllerName": "fairway.dev/gateway-controller", "parametersRef": parameters}});
         resources.apply(Change::Set(object(class), None));
         for secret in &*SECRETS {
             resources.apply(Change::Set(object(secret.clone()), None));

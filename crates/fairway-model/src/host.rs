@@ -67,6 +67,16 @@ impl HostPattern {
         }
     }
 
+    /// How specific it is: exact names before wildcards, and these by the length of their suffix, before every name.
+    #[must_use]
+    pub fn specificity(&self) -> (u8, usize) {
+        match self {
+            Self::Exact(_) => (2, 0),
+            Self::Wildcard { suffix, .. } => (1, suffix.len()),
+            Self::Any => (0, 0),
+        }
+    }
+
     /// Whether `name` (lower case, no port) belongs to the pattern. The slow, obvious form.
     #[must_use]
     pub fn covers(&self, name: &str) -> bool {

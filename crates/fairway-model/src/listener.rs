@@ -37,6 +37,14 @@ pub struct Listener {
     /// The table that serves it: the `table` part of [`crate::HostKey`] for HTTP, of [`crate::StreamKey`] for all
     /// others. Several listeners may share one.
     pub table: Arc<str>,
+    /// A second table of virtual hosts, that of the routes of Gateways at the address of Ingresses, whose table is
+    /// [`Self::table`]. Each finds a rule for a request as if it were alone, and of the two the more specific one serves; where
+    /// both are as specific, that of this table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routes: Option<Arc<str>>,
+    /// The listener whose addresses these are too. A free port is that listener's, and not one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Arc<str>>,
     /// How TLS ends here; without meaning for protocols that do not end TLS.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tls: ListenerTls,
@@ -96,9 +104,16 @@ impl Listener {
             public_port,
             host: HostPattern::Any,
             table: table.into(),
+            routes: None,
+            beside: None,
             tls: ListenerTls::default(),
             clients: ClientTraffic::default(),
         }
+    }
+
+    /// Its tables.
+    pub fn tables(&self) -> impl Iterator<Item = &str> {
+        [&self.table].into_iter().chain(&self.routes).map(|table| &**table)
     }
 }
 
@@ -157,6 +172,8 @@ mod tests {
             public_port: 5432,
             host: HostPattern::Exact("db.example.com".into()),
             table: "inner/db".into(),
+            routes: Some("routes".into()),
+            beside: Some("https".into()),
             tls: ListenerTls {
                 certificates: vec!["shop/db".into()],
                 clients: Some(ClientVerification {

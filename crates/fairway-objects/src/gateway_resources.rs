@@ -16,7 +16,7 @@ use crate::gateway_api::{
 use crate::inference::InferencePool;
 use crate::kinds::{GATEWAY_KINDS, types};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
-use crate::placement::Placement;
+use crate::placement::{Address, Placement};
 use crate::policies::{
     BackendTrafficPolicy, ClientTrafficPolicy, ExtensionPolicy, RouteFilter, SecurityPolicy,
 };
@@ -53,6 +53,8 @@ pub struct GatewayResources {
     pub placements: OrdMap<ObjectKey, Arc<Placement>>,
     /// The releases of the installed CRDs.
     pub releases: Releases,
+    /// The addresses that the status of Ingresses gets; `None` where nobody says so.
+    pub published: Option<Arc<[Address]>>,
 }
 
 /// The routes of what is forwarded as it comes. A clone costs nothing.
@@ -154,6 +156,7 @@ macro_rules! maps {
                     $(Kind::$kind => drop(self.$($map).+.remove(key)),)*
                     Kind::Placement => drop(self.placements.remove(key)),
                     Kind::Releases => self.releases = Releases::default(),
+                    Kind::Published => self.published = None,
                     _ => {}
                 }
             }

@@ -158,6 +158,8 @@ macro_rules! kinds {
             Placement,
             /// The releases of the installed CRDs of the Gateway API.
             Releases,
+            /// The addresses that the status of Ingresses gets.
+            Published,
         }
 
         /// The kinds of the table, in the order of [`Kind`].
@@ -269,6 +271,7 @@ impl Kind {
             Self::Resolved => "ExternalName",
             Self::Placement => "Placement",
             Self::Releases => "CustomResourceDefinition",
+            Self::Published => "PublishedAddresses",
             kind => kind.api().map_or("", |known| known.name),
         }
     }

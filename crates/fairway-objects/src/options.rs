@@ -87,6 +87,15 @@ pub struct IngressListeners {
     pub service_maps: ServiceMaps,
 }
 
+impl IngressListeners {
+    /// The name of the plain one.
+    pub const HTTP: &str = "http";
+    /// The name of the one with TLS.
+    pub const HTTPS: &str = "https";
+    /// The name of their route table.
+    pub const TABLE: &str = "ingress";
+}
+
 /// The ConfigMaps of TCP and UDP services: each key is a port, and its value names the Service that it leads to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceMaps {

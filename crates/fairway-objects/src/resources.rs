@@ -11,7 +11,7 @@ use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use crate::filling::filling;
 use crate::gateway_resources::{GatewayResources, Releases};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
-use crate::placement::Placement;
+use crate::placement::{Address, Placement};
 use crate::pod::Pod;
 use crate::service::KeptService;
 use crate::slice::EndpointSlice;
@@ -40,6 +40,8 @@ pub enum Change {
     },
     /// Of which releases of the Gateway API the installed CRDs are now.
     Released(Releases),
+    /// The addresses that the status of Ingresses gets now.
+    Published(Arc<[Address]>),
 }
 
 /// The objects as they are now. A clone costs nothing.
@@ -81,6 +83,7 @@ impl Change {
             Self::Resolved { name, .. } => ObjectRef::new(Kind::Resolved, ObjectKey::new("", name)),
             Self::Placed { gateway, .. } => ObjectRef::new(Kind::Placement, gateway.clone()),
             Self::Released(_) => ObjectRef::new(Kind::Releases, ObjectKey::default()),
+            Self::Published(_) => ObjectRef::new(Kind::Published, ObjectKey::default()),
         }
     }
 }
@@ -112,6 +115,7 @@ impl Resources {
             }
             Change::Placed { gateway, placement } => self.gateway.place(gateway, placement),
             Change::Released(releases) => self.gateway.releases = releases,
+            Change::Published(addresses) => self.gateway.published = Some(addresses),
         }
     }
 

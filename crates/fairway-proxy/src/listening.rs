@@ -95,6 +95,8 @@ pub(crate) struct ListenerFacts {
     pub(crate) https_port: u16,
     /// Whether it verifies its clients.
     pub(crate) verifies: bool,
+    /// Whether another listener that serves the same routes does.
+    pub(crate) is_beside_verified: bool,
     /// Its public port, if it serves HTTP/3 as well, at each of its addresses.
     pub(crate) http3_port: Option<NonZeroU16>,
 }
@@ -415,13 +417,21 @@ fn facts(snapshot: &Snapshot, listener: &Listener, over_tls: &HashMap<&str, u16>
         _ => over_tls.get(&*listener.table).copied().unwrap_or(443),
     };
     Some(ListenerFacts {
-        table: snapshot.table(&listener.table)?,
+        table: snapshot.table_of(listener)?,
         public_port: listener.public_port,
         https_port,
-        verifies: listener.protocol == ListenerProtocol::Https && listener.tls.clients.is_some(),
+        verifies: verifies(listener),
+        is_beside_verified: listener.routes.is_some() && {
+            let others = snapshot.config().listeners.values().filter(|it| it.name != listener.name);
+            others.filter(|it| it.routes == listener.routes).any(|it| verifies(it))
+        },
         // Known when the ports are bound.
         http3_port: None,
     })
+}
+
+fn verifies(listener: &Listener) -> bool {
+    listener.protocol == ListenerProtocol::Https && listener.tls.clients.is_some()
 }
 
 /// Whether TLS of the clients of a listener may be passed through, which takes reading their first message.
@@ -611,10 +621,23 @@ impl Listening {
         self.listeners.get(usize::from(id.slot))?.as_ref().filter(|entry| entry.generation == id.generation)
     }
 
+    /// Whether clients for `name` (lower case) have another listener than `id` at its addresses, which verifies them.
+    pub(crate) fn is_verified_elsewhere(&self, id: ListenerId, name: &str) -> bool {
+        let by_names = self.ports.iter().filter_map(|port| port.carries.by_name());
+        let mut own = by_names.filter(|names| names.values().any(|it| *it == Choice::Listener(id)));
+        own.any(|names| match names.choose(Some(name)) {
+            Some(Choice::Listener(other)) => {
+                *other != id && !matches!(self.verification(*other), Verification::None)
+            }
+            Some(Choice::Closed) => true,
+            None => false,
+        })
+    }
+
     /// Whether the tables of all listeners have the same ids in `snapshot`.
     fn has_tables_of(&self, snapshot: &Snapshot) -> bool {
         let same = |entry: &Entry| {
-            entry.facts.is_none_or(|facts| snapshot.table(&entry.model.table) == Some(facts.table))
+            entry.facts.is_none_or(|facts| snapshot.table_of(&entry.model) == Some(facts.table))
         };
         self.listeners.iter().flatten().all(same)
     }

@@ -35,11 +35,13 @@ pub fn compile(config: &Config, previous: Option<&Snapshot>) -> Compiled {
     }
     if listeners_changed {
         for listener in config.listeners.values().filter(|listener| listener.protocol.is_http()) {
-            if snapshot.hosts.ensure(&listener.table).is_none() {
+            let tables = [&listener.table].into_iter().chain(&listener.routes);
+            if tables.map(|table| snapshot.hosts.ensure(table)).any(|id| id.is_none()) {
                 let origin = listener.origin.clone();
                 problems.push(Problem { origin, text: TOO_MANY_TABLES.to_owned() });
             }
         }
+        snapshot.hosts.put_beside(&config.listeners);
     }
     problems.extend(snapshot.ports.problems.iter().cloned());
     snapshot.adopt_backends(&before.backends, &config.backends);

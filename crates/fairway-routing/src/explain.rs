@@ -11,6 +11,7 @@ pub use crate::oracle::Criterion;
 use crate::oracle::{self, Place, Unmet};
 use crate::request::{Fields, Request};
 use crate::rule::CompiledRule;
+use crate::sharing::{self, Decision, Found, Side};
 
 /// How the winner was found.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub enum HostVerdict {
     Stops,
     /// A more specific host decided.
     LessSpecific,
+    /// One of its rules matches, but the other table of the listener has one that comes before it; what decided between them.
+    Outranked(Criterion),
 }
 
 /// A match that was considered.
@@ -75,6 +78,32 @@ pub enum MatchVerdict {
     Invalid(String),
     /// It applies, but one with more precedence does too; what decided between them.
     Outranked(Criterion),
+}
+
+impl<'s> Explanation<'s> {
+    fn found<F: Fields>(&self, request: &Request<'_, F>) -> Found<'s> {
+        Found::new(self.outcome, self.hosts.iter().map(|step| step.host), request)
+    }
+
+    /// This one of the routes and `other` of the table beside them as one: of their winners one serves.
+    pub(crate) fn beside<F: Fields>(mut self, mut other: Self, request: &Request<'_, F>) -> Self {
+        let Decision { side, by } = sharing::decided(self.found(request), other.found(request), request);
+        let loser = if side == Side::Routes { &mut other } else { &mut self };
+        if let Some(by) = by {
+            loser.lose(by);
+        }
+        let outcome = if side == Side::Routes { self.outcome } else { other.outcome };
+        self.hosts.append(&mut other.hosts);
+        Self { hosts: self.hosts, outcome }
+    }
+
+    fn lose(&mut self, by: Criterion) {
+        for step in self.hosts.iter_mut().filter(|step| step.verdict == HostVerdict::Serves) {
+            step.verdict = HostVerdict::Outranked(by);
+            let winner = step.matches.iter_mut().find(|it| it.verdict == MatchVerdict::Wins);
+            winner.into_iter().for_each(|it| it.verdict = MatchVerdict::Outranked(by));
+        }
+    }
 }
 
 /// Judges the hosts in `covering`, the most specific first.

@@ -27,6 +27,8 @@ pub(crate) struct Table {
     /// By suffix.
     wildcards: Names<Wildcards>,
     any: Option<Arc<CompiledHost>>,
+    /// The table that finds a rule for the same requests, where a listener has two.
+    beside: Option<TableId>,
 }
 
 /// The hosts of one suffix.
@@ -81,9 +83,18 @@ impl Hosts {
         (0..=u16::MAX).map(TableId).find(|id| !taken.contains(id))
     }
 
+    /// Puts the tables of routes beside those of the same listeners; all of them have an id.
+    pub(crate) fn put_beside(&mut self, listeners: &OrdMap<Arc<str>, Arc<Listener>>) {
+        self.tables.iter_mut().for_each(|table| table.beside = None);
+        for listener in listeners.values() {
+            let Some(routes) = listener.routes.as_ref().and_then(|routes| self.id(routes)) else { continue };
+            self.tables[usize::from(routes.0)].beside = self.id(&listener.table).filter(|own| *own != routes);
+        }
+    }
+
     /// Forgets the tables that have no host and no listener.
     pub(crate) fn forget_unused(&mut self, listeners: &OrdMap<Arc<str>, Arc<Listener>>) {
-        let named: HashSet<&str> = listeners.values().map(|listener| &*listener.table).collect();
+        let named: HashSet<&str> = listeners.values().flat_map(|listener| listener.tables()).collect();
         let tables = &self.tables;
         self.names.retain(|name, id| named.contains(&**name) || !tables[usize::from(id.0)].is_empty());
     }
@@ -140,6 +151,12 @@ impl Table {
             Some(one.into_iter().chain(&wildcards.many_labels))
         });
         self.exact.find(name.as_bytes()).into_iter().chain(wild.flatten()).chain(&self.any)
+    }
+
+    /// The table beside it.
+    #[inline]
+    pub(crate) fn beside(&self) -> Option<TableId> {
+        self.beside
     }
 
     fn is_empty(&self) -> bool {

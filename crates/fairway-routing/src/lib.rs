@@ -40,6 +40,7 @@ mod request;
 mod rewrite;
 mod rule;
 pub mod session;
+mod sharing;
 mod slots;
 mod snapshot;
 mod steps;

@@ -85,6 +85,10 @@ pub enum Criterion {
     Age,
     /// `namespace/name` in alphabetical order.
     Name,
+    /// A rule of a route comes before one of an Ingress that is as specific, and before the 404 of an Ingress's host.
+    Api,
+    /// The path is too long for the regular expressions of the other table, one of which may be for it: nobody serves it.
+    Unread,
     /// As listed.
     Listed,
 }

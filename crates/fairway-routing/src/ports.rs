@@ -133,7 +133,8 @@ impl Ports {
 
     fn add(&mut self, address: SocketAddr, listener: &Arc<Listener>, carried: Carried) -> Result<(), String> {
         let transport = listener.protocol.port_protocol();
-        let owner = (address.port() == 0).then(|| listener.name.clone());
+        let owner =
+            (address.port() == 0).then(|| listener.beside.clone().unwrap_or_else(|| listener.name.clone()));
         let key = PortKey { address, transport, owner };
         let taken = |by: &Carried| {
             format!(

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Backend, BackendKey, Config, HostKey, Listener};
+use fairway_model::{Backend, BackendKey, Config, HostKey, HostPattern, Listener};
 use imbl::OrdMap;
 
 use crate::explain;
 use crate::explain::Explanation;
 use crate::host::CompiledHost;
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, Table};
 use crate::matched::Matched;
 use crate::ports::{Carried, Port, PortKey, Ports};
 use crate::request::{Fields, Request};
+use crate::sharing::{self, Found, Side};
 use crate::slots::{BackendSlot, Slots};
 use crate::streams::{CompiledStream, Streams};
 use crate::table::TableId;
@@ -46,6 +47,12 @@ impl Snapshot {
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         self.hosts.id(name)
+    }
+
+    /// The id of the table by which a listener finds rules: that of its routes where it has two, beside which the other one is.
+    #[must_use]
+    pub fn table_of(&self, listener: &Listener) -> Option<TableId> {
+        self.table(listener.routes.as_ref().unwrap_or(&listener.table))
     }
 
     /// The listener of that name.
@@ -90,6 +97,35 @@ impl Snapshot {
     #[inline]
     pub fn lookup<'s, F: Fields>(&'s self, table: TableId, request: &Request<'_, F>) -> Matched<'s> {
         let Some(table) = self.hosts.table(table) else { return Matched::NoHost };
+        let found = Self::find_in(table, request);
+        match table.beside() {
+            None => found,
+            Some(other) => self.chosen_between(table, found, other, request),
+        }
+    }
+
+    /// Apart from [`Self::lookup`], which is inlined where nearly no table has another one beside it.
+    #[inline(never)]
+    fn chosen_between<'s, F: Fields>(
+        &'s self,
+        own: &'s Table,
+        routes: Matched<'s>,
+        other: TableId,
+        request: &Request<'_, F>,
+    ) -> Matched<'s> {
+        let Some(other) = self.hosts.table(other) else { return routes };
+        let found = |table: &'s Table, matched| {
+            Found::new(matched, table.covering(request.host).map(|host| &**host), request)
+        };
+        let (routes, other) = (found(own, routes), found(other, Self::find_in(other, request)));
+        match sharing::decided(routes, other, request).side {
+            Side::Routes => routes.matched,
+            Side::Other => other.matched,
+        }
+    }
+
+    #[inline]
+    fn find_in<'s, F: Fields>(table: &'s Table, request: &Request<'_, F>) -> Matched<'s> {
         let mut nearest = None;
         for host in table.covering(request.host) {
             if let Some((rule, prefix)) = host.find(request) {
@@ -103,17 +139,32 @@ impl Snapshot {
         nearest.map_or(Matched::NoHost, |host| Matched::NoRule(host))
     }
 
-    /// The most specific host that covers `name` (lower case): whose certificate a TLS client gets.
+    /// The most specific host that covers `name` (lower case): whose certificate a TLS client gets. Of two tables, it is a host of the
+    /// one that is beside: hosts of routes say nothing about TLS.
     #[must_use]
     pub fn host(&self, table: TableId, name: &str) -> Option<&CompiledHost> {
-        self.hosts.table(table)?.covering(name).next().map(|host| &**host)
+        let own = self.hosts.table(table)?;
+        let table = own.beside().and_then(|other| self.hosts.table(other)).unwrap_or(own);
+        table.covering(name).next().map(|host| &**host)
     }
 
-    /// All hosts that cover `name`, the most specific first. Allocates.
+    /// Whether a host other than the one for every name covers `name` (lower case), in the table or in the one beside it.
+    #[must_use]
+    pub fn has_host(&self, table: TableId, name: &str) -> bool {
+        let named = |host: &&Arc<CompiledHost>| host.key().host != HostPattern::Any;
+        self.with_beside(table).any(|table| table.covering(name).next().as_ref().is_some_and(named))
+    }
+
+    /// All hosts that cover `name`, the most specific first, and then those of the table beside it. Allocates.
     #[must_use]
     pub fn covering(&self, table: TableId, name: &str) -> Vec<&CompiledHost> {
-        let Some(table) = self.hosts.table(table) else { return Vec::new() };
-        table.covering(name).map(|host| &**host).collect()
+        let all = self.with_beside(table).flat_map(|table| table.covering(name));
+        all.map(|host| &**host).collect()
+    }
+
+    fn with_beside(&self, table: TableId) -> impl Iterator<Item = &Table> {
+        let own = self.hosts.table(table);
+        own.into_iter().chain(own.and_then(Table::beside).and_then(|other| self.hosts.table(other)))
     }
 
     /// The backend of a slot; `None` where rules name one that the configuration does not have. The `Arc` is another
@@ -150,6 +201,14 @@ impl Snapshot {
 
     /// Every candidate in the order considered, why it lost, and the winner. Slow.
     pub fn explain<'s, F: Fields>(&'s self, table: TableId, request: &Request<'_, F>) -> Explanation<'s> {
-        explain::explained(&self.covering(table, request.host), request)
+        let mut each = self.with_beside(table).map(|table| {
+            let covering: Vec<_> = table.covering(request.host).map(|host| &**host).collect();
+            explain::explained(&covering, request)
+        });
+        let own = each.next().unwrap_or_else(|| explain::explained(&[], request));
+        match each.next() {
+            None => own,
+            Some(other) => own.beside(other, request),
+        }
     }
 }

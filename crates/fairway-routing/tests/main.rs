@@ -9,5 +9,6 @@ mod hosts;
 mod incremental;
 mod oracle;
 mod precedence;
+mod sharing;
 mod tables;
 mod unserved;

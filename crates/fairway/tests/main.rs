@@ -41,6 +41,7 @@ mod recorded;
 mod route_filters;
 mod serving;
 mod settings;
+mod shared_address;
 mod shared_services;
 mod silent_cluster;
 mod snippets;

@@ -148,7 +148,7 @@ fn consequence(watched: Watched, listed: bool) -> &'static str {
         Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute => {
             "no such route there is served"
         }
-        Kind::OldIngress | Kind::Resolved | Kind::Placement | Kind::Releases => {
+        Kind::OldIngress | Kind::Resolved | Kind::Placement | Kind::Releases | Kind::Published => {
             "nothing: they are not watched"
         }
     }

@@ -2,15 +2,20 @@
 //! and that they are followed; never writes them anywhere.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use fairway_control::inlet::Inlet;
 use fairway_objects::object::ObjectKey;
+use fairway_objects::placement::{Address, AddressKind};
+use fairway_objects::resources::Change;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::Client;
 use tokio::sync::watch;
 
 use super::nodes::{self, NodeAddresses};
 use super::permission::{Permit, Refusals};
+use super::updates::Updates;
 use crate::source::follow::{Followed, News, Whole};
 
 /// Where the addresses for `status.loadBalancer` come from.
@@ -49,6 +54,31 @@ pub(crate) async fn follow(
             nodes::follow(&client, &pod, which, &refusals, |found| tell("nodes", found, &sender)).await;
         }
     }
+}
+
+/// Tells the pipeline of the addresses, which Gateways have that share those of Ingresses.
+pub(crate) async fn pass_on(
+    mut addresses: watch::Receiver<Option<Addresses>>,
+    mut updates: Updates,
+    inlet: Inlet,
+) {
+    // Before it has objects, the pipeline takes nothing else.
+    while updates.view().is_none() {
+        updates.next().await;
+    }
+    while let Ok(known) = addresses.wait_for(Option::is_some).await.map(|known| known.clone()) {
+        let known = known.iter().flat_map(|known| known.iter());
+        inlet.change(Change::Published(known.filter_map(address).collect()));
+        if addresses.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// An empty text stands for none.
+fn address(text: &Arc<str>) -> Option<Address> {
+    let kind = if text.parse::<IpAddr>().is_ok() { AddressKind::Ip } else { AddressKind::Hostname };
+    (!text.is_empty()).then(|| Address { kind, value: text.clone() })
 }
 
 async fn follow_service(
@@ -128,7 +158,41 @@ fn cluster_addresses(spec: &ServiceSpec) -> Vec<&String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use fairway_control::engine::Engine;
+    use fairway_control::inlet::pipe;
+    use fairway_control::pipeline::Viewer;
+    use fairway_objects::options::Options;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pipeline_hears_of_every_change_of_the_addresses_once_it_has_objects() {
+        let ((inlet, outlet), viewer) = (pipe(), Viewer::blank());
+        let publish = |texts: &[&str]| -> Option<Addresses> {
+            Some(Arc::new(texts.iter().map(|text| (*text).into()).collect()))
+        };
+        let addresses = watch::Sender::new(None);
+        let updates = Updates::new(viewer.clone(), Duration::from_millis(20));
+        tokio::spawn(pass_on(addresses.subscribe(), updates, inlet));
+        let heard = async || {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let batch = outlet.next(Duration::ZERO)?;
+            let Some(Change::Published(published)) = batch.changes.into_iter().next() else { return None };
+            let text = |it: &Address| format!("{} {}", it.kind.name(), it.value);
+            Some(published.iter().map(text).collect::<Vec<_>>())
+        };
+        addresses.send_replace(publish(&["192.0.2.7", "lb.example"]));
+        assert_eq!(heard().await, None, "there are no objects");
+        let mut engine = Engine::new(Options::default());
+        engine.update(Vec::new(), 0);
+        viewer.show(engine.current().unwrap().clone());
+        let both = ["IPAddress 192.0.2.7", "Hostname lb.example"].map(str::to_owned);
+        assert_eq!(heard().await.as_deref(), Some(&both[..]));
+        addresses.send_replace(publish(&[""]));
+        assert_eq!(heard().await, Some(Vec::new()));
+    }
 
     fn read(service: serde_json::Value) -> Vec<String> {
         let service: Service = serde_json::from_value(service).unwrap();

@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{io, thread};
 
+use fairway_control::inlet::Inlet;
 use fairway_control::pipeline::{View, Viewer};
 use fairway_objects::object::ObjectKey;
 use kube::Client;
@@ -61,6 +62,8 @@ pub struct GatewayDuties {
     pub versions: Versions,
     /// What Gateways get; nothing where nobody said where Fairway's pods are.
     pub places: Option<PlaceOptions>,
+    /// The way into the pipeline, for the addresses that Ingresses get.
+    pub inlet: Inlet,
 }
 
 impl std::fmt::Debug for GatewayDuties {
@@ -226,7 +229,9 @@ impl Parts {
         };
         let recorder = Recorder::new(client.clone(), &pod.name, refusals.clone(), standing.clone());
         let mut others = vec![tokio::spawn(recorder.run(sources))];
-        if let Some(GatewayDuties { versions, places }) = gateways {
+        let mut inlet = None;
+        if let Some(GatewayDuties { versions, places, inlet: into }) = gateways {
+            inlet = Some(into);
             let statuses = Box::new(|view: &View| view.outcome.translation.gateway.statuses.clone());
             let (client, refusals) = (client.clone(), refusals.clone());
             let part =
@@ -245,6 +250,10 @@ impl Parts {
         let mut writer = None;
         if publish != PublishAddresses::Unset {
             let (told, addresses) = watch::channel(None);
+            others.extend(inlet.map(|inlet| {
+                let updates = Updates::new(viewer.clone(), LOOK);
+                tokio::spawn(publish::pass_on(told.subscribe(), updates, inlet))
+            }));
             let updates = Updates::new(viewer, LOOK);
             let signals =
                 writer::Signals { updates, addresses, role: role.clone(), order: order.subscribe() };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectRef;
 
-use crate::class;
+use crate::class::{self, Class};
 use crate::naming::class_reference;
 use crate::state::Gateways;
 use crate::work::Work;
@@ -26,7 +26,8 @@ impl Gateways {
             };
             // Gateways read nothing else of their class, least of all its status.
             let (old, new) = (before.as_deref(), class.as_deref());
-            if old.map(|it| &it.parameters) != new.map(|it| &it.parameters) {
+            let read = |class: Option<&Class>| class.map(|it| (it.parameters.clone(), it.is_shared));
+            if read(old) != read(new) {
                 self.mark_dependent(&reference, work);
             }
         }

@@ -8,24 +8,37 @@ use fairway_model::{HostKey, HostPattern, Origin};
 use fairway_objects::gateway_api as types;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
+use crate::client_traffic::decides_about_clients;
 use crate::condition::Fault;
 use crate::gateway::{self, Listener, Member, Parent, Reading, Written};
 use crate::hostname;
 use crate::listener::{self, Context, Entry, ListenerId, Place};
 use crate::place::PortUser;
+use crate::shared::{SharedAddress, SharedHost};
 use crate::state::Gateways;
 use crate::work::Work;
 
 /// The hosts of listeners by table, and whether the table is one of HTTP.
-type TableHosts = BTreeSet<(Arc<str>, HostPattern, bool)>;
+type TableHosts = BTreeSet<TableHost>;
+type TableHost = (Arc<str>, HostPattern, bool);
+
+/// A ListenerSet, why its Gateway does not take it in, and its listeners by themselves.
+pub(crate) type Set = (ObjectRef, Origin, Option<Fault>, Arc<[Arc<Entry>]>);
 
 impl Gateways {
     /// Reads Gateways.
     pub(crate) fn read_gateways(&mut self, context: Context<'_>, work: &mut Work) {
+        self.claim_shared_hosts(context, work);
+        let mut exchanged = Vec::new();
         for key in std::mem::take(&mut work.gateways) {
             let reading = self.read_gateway(&key, context, work);
-            self.remember_gateway(&key, reading, work);
+            let hosts = table_hosts(reading.as_ref());
+            let before = self.remember_gateway(&key, reading, work);
+            exchanged.push((table_hosts(before.as_deref()), hosts));
         }
+        // A host of a table may go from one Gateway to another.
+        exchanged.iter().for_each(|(before, after)| self.leave_tables(before.difference(after), work));
+        exchanged.iter().for_each(|(before, after)| self.enter_tables(after.difference(before), work));
         // What is left belongs to no Gateway of this controller.
         for object in std::mem::take(&mut work.entries) {
             if !self.listening.parents.contains_key(&object) {
@@ -35,9 +48,36 @@ impl Gateways {
     }
 
     fn read_gateway(&mut self, key: &ObjectKey, context: Context<'_>, work: &mut Work) -> Option<Reading> {
-        let objects = &context.inputs.resources.gateway;
-        let gateway = objects.gateways.get(key)?;
+        let gateway = context.inputs.resources.gateway.gateways.get(key)?;
         let class = self.class_of(&gateway.object.spec.gateway_class_name)?.clone();
+        let reference = ObjectRef::new(Kind::Gateway, key.clone());
+        let own = self.entries(&reference, context, work);
+        let all = self.sets_of(key, &gateway.object, context, work);
+        let members = all.iter().map(|(set, origin, refused, entries)| Member {
+            reference: set.clone(),
+            origin: origin.clone(),
+            refused: refused.clone(),
+            entries,
+        });
+        let sets = members.collect();
+        let is_shared = gateway::is_shared(key, &gateway.object, &class, context.inputs);
+        let taken = |host: &SharedHost| self.shared_host_taken(key, host);
+        let has_policy = |entry: &Entry| decides_about_clients(&self.attached, key, &entry.id);
+        let ingresses = &context.inputs.options.listeners;
+        let shared = is_shared.then_some(SharedAddress { ingresses, taken: &taken, has_policy: &has_policy });
+        let written = Written { key, gateway, class: &class, sets, entries: &own, shared };
+        Some(gateway::read(&written, context))
+    }
+
+    /// The ListenerSets of a Gateway in the order of their precedence, why it does not take them in, and their listeners by themselves.
+    pub(crate) fn sets_of(
+        &mut self,
+        key: &ObjectKey,
+        gateway: &types::Gateway,
+        context: Context<'_>,
+        work: &mut Work,
+    ) -> Vec<Set> {
+        let objects = &context.inputs.resources.gateway;
         let reference = ObjectRef::new(Kind::Gateway, key.clone());
         let sets = self.naming.dependent(&reference).filter_map(|set| {
             let object = objects.listener_sets.get(&set.key)?;
@@ -47,26 +87,21 @@ impl Gateways {
         });
         let mut sets: Vec<(i64, ObjectRef, Origin)> = sets.collect();
         sets.sort_by(|(a, first, _), (b, second, _)| (a, first).cmp(&(b, second)));
-        let own = self.entries(&reference, context, work);
-        let mut all = Vec::with_capacity(sets.len());
-        for (_, set, origin) in sets {
-            let refused = gateway::refusal(&gateway.object, &key.namespace, &set.key.namespace, context);
+        let read = |(_, set, origin): (i64, ObjectRef, Origin)| {
+            let refused = gateway::refusal(gateway, &key.namespace, &set.key.namespace, context);
             let entries = self.entries(&set, context, work);
-            all.push((set, origin, refused, entries));
-        }
-        let members = all.iter().map(|(set, origin, refused, entries)| Member {
-            reference: set.clone(),
-            origin: origin.clone(),
-            refused: refused.clone(),
-            entries,
-        });
-        let sets = members.collect();
-        let written = Written { key, gateway, class: &class, sets, entries: &own };
-        Some(gateway::read(&written, context))
+            (set, origin, refused, entries)
+        };
+        sets.into_iter().map(read).collect()
     }
 
     /// The listeners of an object by themselves, read again where they are marked.
-    fn entries(&mut self, object: &ObjectRef, context: Context<'_>, work: &mut Work) -> Arc<[Arc<Entry>]> {
+    pub(crate) fn entries(
+        &mut self,
+        object: &ObjectRef,
+        context: Context<'_>,
+        work: &mut Work,
+    ) -> Arc<[Arc<Entry>]> {
         let marked = work.entries.remove(object);
         if let Some(known) = self.listening.entries.get(object).filter(|_| !marked) {
             return known.clone();
@@ -105,16 +140,22 @@ impl Gateways {
         }
     }
 
-    fn remember_gateway(&mut self, key: &ObjectKey, reading: Option<Reading>, work: &mut Work) {
+    /// Keeps a reading, and gives the one before it.
+    fn remember_gateway(
+        &mut self,
+        key: &ObjectKey,
+        reading: Option<Reading>,
+        work: &mut Work,
+    ) -> Option<Arc<Reading>> {
         let before = self.listening.readings.remove(key);
         self.exchange_parents(before.as_deref(), reading.as_ref(), work);
-        self.exchange_tables(before.as_deref(), reading.as_ref(), work);
         self.exchange_wanted(key, before.as_deref(), reading.as_ref(), work);
         work.places.insert(key.clone());
         work.statuses.insert(ObjectRef::new(Kind::Gateway, key.clone()));
         if let Some(reading) = reading {
             self.listening.readings.insert(key.clone(), Arc::new(reading));
         }
+        before
     }
 
     /// Marks the routes of the parents that are different.
@@ -150,10 +191,9 @@ impl Gateways {
         }
     }
 
-    /// Marks the hosts that a listener takes from others, or leaves to them.
-    fn exchange_tables(&mut self, before: Option<&Reading>, after: Option<&Reading>, work: &mut Work) {
-        let (before, after) = (table_hosts(before), table_hosts(after));
-        for (table, host, _) in before.difference(&after) {
+    /// Marks the hosts that listeners no longer take from others.
+    fn leave_tables<'h>(&mut self, hosts: impl Iterator<Item = &'h TableHost>, work: &mut Work) {
+        for (table, host, _) in hosts {
             let hosts = self.tables.listeners.entry(table.clone()).or_default();
             hosts.remove(host);
             if hosts.is_empty() {
@@ -162,7 +202,11 @@ impl Gateways {
             }
             self.mark_covered(table, host, work);
         }
-        for (table, host, is_http) in after.difference(&before) {
+    }
+
+    /// Marks the hosts that listeners take from others.
+    fn enter_tables<'h>(&mut self, hosts: impl Iterator<Item = &'h TableHost>, work: &mut Work) {
+        for (table, host, is_http) in hosts {
             self.tables.listeners.entry(table.clone()).or_default().insert(host.clone());
             if !is_http {
                 self.tables.streams.insert(table.clone());
@@ -189,7 +233,10 @@ impl Gateways {
         after: Option<&Reading>,
         work: &mut Work,
     ) {
-        let wanted = |reading: Option<&Reading>| reading.and_then(|reading| reading.wanted.clone());
+        // At the address of Ingresses nothing is made for it, and it has no ports of its own.
+        let wanted = |reading: Option<&Reading>| {
+            reading.filter(|reading| !reading.is_shared).and_then(|reading| reading.wanted.clone())
+        };
         let (before, after) = (wanted(before), wanted(after));
         if before == after {
             return;

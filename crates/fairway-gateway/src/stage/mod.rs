@@ -9,4 +9,5 @@ mod places;
 mod policies;
 mod pools;
 mod routes;
+mod shared_hosts;
 mod statuses;

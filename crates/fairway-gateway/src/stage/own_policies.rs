@@ -121,6 +121,10 @@ impl Gateways {
                         work.routes.read.extend(self.routes.by_named.of(parent).cloned());
                     }
                 }
+                let reading = self.listening.readings.get(&gateway);
+                if kind == Kind::ClientTrafficPolicy && reading.is_some_and(|it| it.is_shared) {
+                    work.gateways.insert(gateway.clone());
+                }
                 work.places.insert(gateway);
             }
         }
@@ -141,7 +145,10 @@ impl Gateways {
         for written in &policy.targets {
             let Some(verdict) = self.verdict(policy, written, inputs) else { continue };
             let fault = verdict.as_ref().err();
-            diagnostics.extend(fault.and_then(|fault| describe(policy, written, fault)));
+            let target = written.target.as_ref().and_then(|it| self.listening.parents.get(&it.object));
+            let reading = target.and_then(|parent| self.listening.readings.get(&parent.gateway));
+            let is_shared = reading.is_some_and(|reading| reading.is_shared);
+            diagnostics.extend(fault.and_then(|fault| describe(policy, written, fault, is_shared)));
             ancestors.push(ParentStatus {
                 parent: Arc::new(ancestor(&written.reference, &reference.key.namespace)),
                 conditions: vec![Condition::of(ACCEPTED, fault, "Accepted", "it holds for the target")],
@@ -311,7 +318,7 @@ fn ancestor(target: &PolicyTargetReference, namespace: &str) -> ParentReference 
 }
 
 /// What is wrong with a policy as a whole is said once, and elsewhere.
-fn describe(policy: &OwnPolicy, written: &Written, fault: &Fault) -> Option<Diagnostic> {
+fn describe(policy: &OwnPolicy, written: &Written, fault: &Fault, is_shared: bool) -> Option<Diagnostic> {
     let (code, consequence) = match (fault.reason, policy.reference.kind) {
         ("TargetNotFound", _) => ("policy-target", "it has no effect there"),
         ("Conflicted", _) => ("policy-conflict", "it has no effect there"),
@@ -322,6 +329,7 @@ fn describe(policy: &OwnPolicy, written: &Written, fault: &Fault) -> Option<Diag
             ("policy-listener", "connections there are closed")
         }
         (_, Kind::ExtensionPolicy) => ("policy-listener", "it has no effect there"),
+        _ if is_shared => ("policy-listener", "listeners that it is for are not served"),
         _ => ("policy-listener", "a policy for the whole Gateway, or none, holds there"),
     };
     let found = Diagnostic::new(Severity::Error, code, written.origin.clone());

@@ -40,8 +40,11 @@ impl Gateways {
         for key in std::mem::take(&mut work.places) {
             let reading = self.listening.readings.get(&key).cloned();
             let wanted = reading.as_ref().and_then(|reading| reading.wanted.as_ref());
-            let placement =
-                wanted.and_then(|wanted| place::placement(&key, wanted, inputs, &self.listening.ports));
+            let is_shared = reading.as_ref().is_some_and(|reading| reading.is_shared);
+            let placement = wanted.and_then(|wanted| match is_shared {
+                true => Some(place::shared(wanted, inputs)),
+                false => place::placement(&key, wanted, inputs, &self.listening.ports),
+            });
             let listeners = match &reading {
                 Some(reading) if wanted.is_some() => {
                     listening::of(reading, &placement.clone().unwrap_or_default(), &self.attached)

@@ -1,10 +1,10 @@
-//! Says which hosts of routes are hosts of Ingresses too. Neither wins: each side has addresses of its own. Whoever moves from
-//! one to the other wants to know which hosts are at both.
+//! Says which hosts of routes are hosts of Ingresses too. Whoever moves from one to the other wants to know which hosts are at both,
+//! and who serves them: each side at its own address, or both at that of Ingresses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{HostKey, HostPattern, VirtualHost, WildcardSpan};
+use fairway_model::{Config, HostKey, HostPattern, VirtualHost, WildcardSpan};
 use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
@@ -29,7 +29,7 @@ impl State {
         }
         let tables = tables_of_routes(hosts);
         for host in changed {
-            let found = diagnostics(&host, hosts, &tables);
+            let found = diagnostics(&host, &self.current.config, &tables);
             self.current.diagnostics.replace(Scope::AlsoIngress(host), found);
         }
     }
@@ -69,20 +69,28 @@ fn with_span(host: &HostPattern, span: WildcardSpan) -> Option<HostPattern> {
 }
 
 /// One for each table in which routes have the host.
-fn diagnostics(host: &HostPattern, hosts: &Hosts, tables: &[Arc<str>]) -> Vec<Diagnostic> {
+fn diagnostics(host: &HostPattern, config: &Config, tables: &[Arc<str>]) -> Vec<Diagnostic> {
+    let hosts = &config.hosts;
     let first = |table: &Arc<str>, host: &HostPattern| {
         let key = HostKey { table: Arc::clone(table), host: host.clone() };
         hosts.get(&key).and_then(|host| host.routes.first()).map(|route| &route.origin)
     };
     let Some(ingress) = first(&ingress_table(), host) else { return Vec::new() };
     let Some(in_routes) = with_span(host, WildcardSpan::ManyLabels) else { return Vec::new() };
-    let of_routes = tables.iter().filter_map(|table| first(table, &in_routes));
+    let of_routes = tables.iter().filter_map(|table| Some((table, first(table, &in_routes)?)));
+    let is_shared = |table: &Arc<str>| config.listeners.values().any(|it| it.routes.as_ref() == Some(table));
     of_routes
-        .map(|route| {
+        .map(|(table, route)| {
             let problem =
                 format!("{host} is a host of {} {}/{} too", ingress.kind, ingress.namespace, ingress.name);
-            let consequence =
-                "the addresses of Gateways serve it by routes, those of --http and --https by Ingresses";
+            let consequence = match is_shared(table) {
+                true => {
+                    "of a path of both the more specific one is served, and the route where they are the same"
+                }
+                false => {
+                    "the addresses of Gateways serve it by routes, those of --http and --https by Ingresses"
+                }
+            };
             let found = Diagnostic::new(Severity::Note, "host-also-ingress", route.at("spec.hostnames"));
             found.because(problem, consequence)
         })

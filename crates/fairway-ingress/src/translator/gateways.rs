@@ -14,6 +14,7 @@ use fairway_objects::options::Options;
 use fairway_objects::resources::Resources;
 use imbl::OrdMap;
 
+use crate::listeners;
 use crate::translator::service_maps::PortChange;
 use crate::translator::state::{BackendUser, CertificateUser, State};
 use crate::translator::work::Work;
@@ -75,6 +76,7 @@ impl GatewayStage {
             self.show(state, &listener, secrets, work);
         }
         state.take(pieces);
+        listeners::share(self.gateways.shared_tables(), &mut state.current.config);
         state.current.gateway = self.gateways.translation().clone();
     }
 

@@ -193,6 +193,8 @@ fn set_service_maps(options: &mut Options, value: &Value) {
     let key = |field: &str| value[field].as_str().and_then(ObjectKey::parse);
     let http = value["http"].as_array().into_iter().flatten();
     options.listeners.http.bind = http.map(|it| it.as_str().unwrap().parse().unwrap()).collect();
+    let https = value["https"].as_array().into_iter().flatten();
+    options.listeners.https.bind = https.map(|it| it.as_str().unwrap().parse().unwrap()).collect();
     let maps = &mut options.listeners.service_maps;
     (maps.tcp, maps.udp) = (key("tcpServices"), key("udpServices"));
     let reserved = value["reserved"].as_array().into_iter().flatten();

@@ -145,7 +145,9 @@ pub(super) fn would_serve<H: Hop>(
     intake: &Intake,
     buffers: &Buffers,
 ) -> bool {
-    let is_sent_away = adopted.is_unverified(peer, adopted.listener(peer.listener))
+    let listener = adopted.listener(peer.listener);
+    let is_sent_away = adopted.is_unverified(peer, listener)
+        || adopted.evades_verification(peer, listener, &buffers.host)
         || is_misdirected(adopted, peer, &buffers.host);
     !is_sent_away && Serving::find(adopted, peer, intake, buffers).is_some_and(|it| !it.refuses())
 }

@@ -400,7 +400,7 @@ fn admit<'a, N: Network>(
     if let Err(fault) = fields::admit(&mut buffers.request, client.trust, limits) {
         return Err(Unroutable::Unserved(intake, fault));
     }
-    if adopted.is_unverified(peer, listener) {
+    if adopted.is_unverified(peer, listener) || adopted.evades_verification(peer, listener, &buffers.host) {
         // Only a new handshake can show what the listener asks for by now.
         intake.persistence = Persistence::Close;
         return Err(Unroutable::Unserved(intake, Fault::Misdirected));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fairway_connection::sides::Hop;
-use fairway_model::{ClientVerification, HostPattern, Listener, ListenerProtocol, PortProtocol, Settings};
+use fairway_model::{ClientVerification, Listener, ListenerProtocol, PortProtocol, Settings};
 use fairway_net::clock::Instant;
 use fairway_routing::{BackendSlot, ClientLimits, CompiledHost, CompiledStream, Snapshot};
 use rustls::ServerConfig;
@@ -99,6 +99,18 @@ impl<H: Hop> Adopted<H> {
     #[inline]
     pub(crate) fn is_unverified(&self, peer: &Peer, listener: Option<ListenerFacts>) -> bool {
         listener.is_some_and(|listener| listener.verifies) && !self.has_verified(peer)
+    }
+
+    /// Whether the client's connection began before its host had a listener of its own that verifies clients.
+    #[inline]
+    pub(crate) fn evades_verification(
+        &self,
+        peer: &Peer,
+        listener: Option<ListenerFacts>,
+        host: &str,
+    ) -> bool {
+        listener.is_some_and(|listener| listener.is_beside_verified)
+            && self.listening().is_verified_elsewhere(peer.listener, host)
     }
 
     fn has_verified(&self, peer: &Peer) -> bool {
@@ -210,18 +222,25 @@ impl<H: Hop> Adopted<H> {
             _ if self.passes_through(listener, name) => return Err(Fault::NoListener),
             ListenerProtocol::Https => {
                 let facts = self.listener(listener).ok_or(Fault::NoListener)?;
-                let host = name.and_then(|name| self.snapshot().host(facts.table, name));
-                let is_known = host.is_some_and(|host| host.key().host != HostPattern::Any);
-                if !is_known && self.clients(listener).rejects_unknown_names {
+                let is_known = || name.is_some_and(|name| self.snapshot().has_host(facts.table, name));
+                if self.clients(listener).rejects_unknown_names && !is_known() {
                     return Err(Fault::NoListener);
                 }
-                host
+                name.and_then(|name| self.snapshot().host(facts.table, name))
             }
             ListenerProtocol::Tls => self.stream(listener, name).map(|_| None)?,
             _ => return Err(Fault::NoListener),
         };
-        let own = host.and_then(|host| host.certificate());
-        let certificate = own.or_else(|| self.identities().best(&model.tls.certificates, name));
+        let own = host.and_then(|host| host.certificate().zip(Some(&host.key().host)));
+        let listed = || self.identities().best(&model.tls.certificates, name);
+        // Of a Gateway at the address of Ingresses, the listener's certificate comes before that of a host which is not more specific.
+        let certificate = match own {
+            Some((own, host)) if model.routes.is_some() && host.specificity() <= model.host.specificity() => {
+                listed().or(Some(own))
+            }
+            Some((own, _)) => Some(own),
+            None => listed(),
+        };
         let config = self.identities().server(certificate);
         let (config, clients) = self.with_clients(config, host, listener, trusts)?;
         Ok(ServerSide { listener, protocol: model.protocol, config, clients })
@@ -236,7 +255,9 @@ impl<H: Hop> Adopted<H> {
         trusts: &Trusts,
     ) -> Result<(Arc<ServerConfig>, Option<Verified>), Fault> {
         let suites = host.and_then(|host| host.model().suites.as_ref());
-        let rules = host.and_then(|host| host.model().clients.as_ref());
+        // What a listener asks for holds for all that is behind it; rules of a host which ask for something else then let nobody pass.
+        let is_of_host = matches!(self.listening().verification(listener), Verification::None);
+        let rules = host.filter(|_| is_of_host).and_then(|host| host.model().clients.as_ref());
         let clients = rules.map(|rules| (Arc::clone(rules), trusts.of(rules)));
         let asked = match (&clients, self.listening().verification(listener)) {
             (Some((_, Some(trust))), _) => Clients::Asked(trust),

@@ -56,9 +56,9 @@ impl<'s> Side<'s> {
     /// The listeners that speak what the connection spoke, the first of each table.
     pub(super) fn speaking(&self, over_tls: bool) -> Vec<&Place<'s>> {
         let protocol = if over_tls { ListenerProtocol::Https } else { ListenerProtocol::Http };
-        let mut tables: BTreeMap<&str, &Place<'s>> = BTreeMap::new();
+        let mut tables: BTreeMap<_, &Place<'s>> = BTreeMap::new();
         for place in self.listeners.values().filter(|place| place.listener.protocol == protocol) {
-            tables.entry(&place.listener.table).or_insert(place);
+            tables.entry((&place.listener.table, &place.listener.routes)).or_insert(place);
         }
         tables.into_values().collect()
     }

@@ -1,12 +1,12 @@
 //! The rules that may serve a request of which neither headers nor query are known, in the order in which they are considered.
 
-use fairway_model::Match;
+use fairway_model::{Listener, Match};
 
 use super::arrival::Side;
 use super::known::{KnownRequest, NoFields, Prepared};
 use super::verdict::Unknown;
 use crate::candidate::PathTest;
-use crate::explain::MatchVerdict;
+use crate::explain::{HostVerdict, MatchVerdict};
 use crate::host::CompiledHost;
 use crate::matched::Matched;
 use crate::rule::CompiledRule;
@@ -51,9 +51,13 @@ impl Candidate<'_> {
 }
 
 /// Those of a route table. Only the last one serves a request for certain.
-pub(super) fn candidates<'s>(side: &Side<'s>, table: &str, request: &Prepared<'_>) -> Vec<Candidate<'s>> {
+pub(super) fn candidates<'s>(
+    side: &Side<'s>,
+    listener: &Listener,
+    request: &Prepared<'_>,
+) -> Vec<Candidate<'s>> {
     let snapshot = side.snapshot;
-    let Some(table) = snapshot.table(table) else { return vec![Candidate::NONE] };
+    let Some(table) = snapshot.table_of(listener) else { return vec![Candidate::NONE] };
     let KnownRequest { host, has_query, .. } = *request.known;
     let fields = NoFields::default();
     let asked = request.request(&fields);
@@ -68,7 +72,10 @@ pub(super) fn candidates<'s>(side: &Side<'s>, table: &str, request: &Prepared<'_
         return vec![Candidate { when: None, to }];
     }
     let mut found = Vec::new();
-    for step in snapshot.explain(table, &asked).hosts {
+    let mut hosts = snapshot.explain(table, &asked).hosts;
+    // Of two tables, what the losing one may have comes before what is certain.
+    hosts.sort_by_key(|step| step.verdict == HostVerdict::Serves);
+    for step in hosts {
         for considered in step.matches {
             let is_certain = match considered.verdict {
                 MatchVerdict::Wins => true,

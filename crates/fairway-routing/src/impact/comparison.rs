@@ -57,7 +57,7 @@ impl<'s> Comparison<'s> {
         let undecided = |unknown| Compared { route: None, verdict: Verdict::Undecided(unknown) };
         let Some(request) = Prepared::of(known) else { return undecided(Unknown::Text) };
         let Some(place) = self.arrival(&request) else { return undecided(Unknown::Listener) };
-        let before = candidates(&self.before, &place.listener.table, &request);
+        let before = candidates(&self.before, place.listener, &request);
         let served = that_served(&self.before, &before, known);
         let route = match served.as_slice() {
             [served] => before[*served].to.map(|to| ServedRoute {
@@ -79,7 +79,7 @@ impl<'s> Comparison<'s> {
         }
         let speaking = self.before.speaking(known.over_tls);
         let serves = |place: &&&Place<'s>| {
-            let all = candidates(&self.before, &place.listener.table, request);
+            let all = candidates(&self.before, place.listener, request);
             known.rule.is_some_and(|rule| {
                 all.iter().any(|it| it.to.is_some_and(|to| rule.is_from(&to.rule.rule().origin)))
             })
@@ -116,7 +116,7 @@ impl<'s> Comparison<'s> {
             return Verdict::Undecided(Unknown::Headers);
         }
         let trusts_others = place.limits.forwarded != now.limits.forwarded;
-        let after = candidates(&self.after, &now.listener.table, request);
+        let after = candidates(&self.after, now.listener, request);
         let mut verdicts = Vec::new();
         let mut unknown = None;
         for number in served {

@@ -79,7 +79,7 @@ fn is_served(snapshot: &Snapshot, asked: &Asked, listener: &Listener) -> bool {
     if !listener.protocol.is_http() || passes_through(snapshot, listener, &asked.host) {
         return stream(snapshot, listener, &asked.host).is_some();
     }
-    let Some(table) = snapshot.table(&listener.table) else { return false };
+    let Some(table) = snapshot.table_of(listener) else { return false };
     match snapshot.lookup(table, &asked.request()) {
         Matched::Rule { rule, .. } => *rule.rule().origin.kind != *"Default",
         Matched::NoRule(_) | Matched::NoHost => false,

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use fairway_http::path;
 use fairway_model::{
-    Action, BackendKey, Buffering, Certificate, CertificateKey, Config, ForwardedPath, Guard, HostPattern,
-    Listener, ListenerProtocol, Origin, PathForm, Phases, Reference, Rule, RuleOrder, Step, WeightedBackend,
+    Action, BackendKey, Buffering, Certificate, Config, ForwardedPath, Guard, HostPattern, Listener,
+    ListenerProtocol, Origin, PathForm, Phases, Reference, Rule, RuleOrder, Step, WeightedBackend,
 };
+use fairway_routing::explain::Criterion;
 use fairway_routing::{
-    Carried, CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched, Port, Snapshot,
+    Carried, CompiledHost, CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched, Port,
+    Snapshot,
 };
 
 use super::arrival::{self, Arrival};
@@ -71,14 +73,14 @@ fn at(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
     if let Some(refused) = refused {
         return row(out, "outcome", &refused);
     }
-    let Some(table) = served.snapshot.table(&listener.table) else {
+    let Some(table) = served.snapshot.table_of(listener) else {
         row(out, "host", "none is configured: answered 404");
         return;
     };
     let explanation = served.snapshot.explain(table, &asked.request());
     if asked.scheme == Scheme::Https {
         let host = served.snapshot.host(table, &asked.host);
-        certificate(out, config, listener, asked, host.map(|host| host.model().certificate.as_ref()));
+        certificate(out, config, listener, asked, host);
     }
     hosts(out, &explanation);
     match explanation.outcome {
@@ -121,16 +123,22 @@ fn shown_share(of: &WeightedBackend, count: usize, whole: u32) -> String {
     if count > 1 { format!(" ({} of {whole})", of.weight) } else { String::new() }
 }
 
-/// That of the host, else one of its listener's, else the default one.
+/// That of the host, else one of its listener's, else the default one. At the address of Ingresses one of a Gateway's listener comes
+/// before that of a host which is not more specific.
 fn certificate(
     out: &mut String,
     config: &Config,
     listener: &Listener,
     asked: &Asked,
-    host: Option<Option<&CertificateKey>>,
+    host: Option<&CompiledHost>,
 ) {
-    let own = host.flatten().and_then(|key| config.certificates.get(key));
-    let own = own.or_else(|| of_listener(config, listener, &asked.host));
+    let own = host.and_then(|host| config.certificates.get(host.certificate()?));
+    let listed = of_listener(config, listener, &asked.host);
+    let gives_way = host.is_some_and(|host| host.key().host.specificity() <= listener.host.specificity());
+    let own = match listener.routes.is_some() && gives_way {
+        true => listed.or(own),
+        false => own.or(listed),
+    };
     let default = config.default_certificate.as_ref().and_then(|key| config.certificates.get(key));
     let (certificate, why) = match (own, default) {
         (Some(own), _) => (own, format!("chosen by the name {} (SNI)", asked.host)),
@@ -189,6 +197,12 @@ fn verdict(step: &HostStep<'_>) -> &'static str {
         (HostVerdict::FallsThrough, _) => "no rule matches, the next less specific host is tried",
         (HostVerdict::Stops, _) => "no rule matches, less specific hosts are not tried",
         (HostVerdict::LessSpecific, _) => "lost: a more specific host covers the name",
+        (HostVerdict::Outranked(by), _) => match by {
+            Criterion::Hostname => "lost: the other API has a rule for a more specific host",
+            Criterion::PathKind => "lost: the other API has a rule for exactly the path",
+            Criterion::PathLength => "lost: the other API has a rule for a longer path",
+            by => words::outranked(by),
+        },
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a listener makes of a client before a host is looked for: whose word about its address counts, which names its headers may
 //! have, and whether it is refused.
 
-use fairway_model::{HeaderNames, HostPattern, Listener};
+use fairway_model::{HeaderNames, Listener};
 use fairway_routing::{ClientLimits, Snapshot};
 use ipnet::IpNet;
 
@@ -44,8 +44,7 @@ fn unknown_name(
     limits: &ClientLimits,
 ) -> Option<String> {
     let over_tls = asked.scheme == Scheme::Https && limits.rejects_unknown_names;
-    let host = snapshot.table(&listener.table).and_then(|table| snapshot.host(table, &asked.host));
-    let is_known = host.is_some_and(|host| host.key().host != HostPattern::Any);
+    let is_known = snapshot.table_of(listener).is_some_and(|table| snapshot.has_host(table, &asked.host));
     (over_tls && !is_known).then(|| "no host has the name: the TLS handshake is refused".to_owned())
 }
 

@@ -53,7 +53,7 @@ pub(super) fn verdict(it: &MatchVerdict) -> String {
     }
 }
 
-fn outranked(criterion: Criterion) -> &'static str {
+pub(super) fn outranked(criterion: Criterion) -> &'static str {
     match criterion {
         Criterion::Hostname => "the route with the more specific hostname is first",
         Criterion::PathKind => "exact is before regex, and regex before prefix",
@@ -66,6 +66,8 @@ fn outranked(criterion: Criterion) -> &'static str {
         Criterion::Age => "the older object is first",
         Criterion::Name => "the first by namespace/name counts",
         Criterion::Listed => "the one that is listed first counts",
+        Criterion::Api => "a rule of a route is before one of an Ingress that is as specific",
+        Criterion::Unread => "an expression of the other API reads no path so long, and may protect it",
     }
 }
 

@@ -141,7 +141,7 @@ fn duties(
         asker: args.listen.addresses.probe.first().map(|probe| Asker::at(*probe)),
         inlet: pipeline.inlet(),
     });
-    Ok(Some(GatewayDuties { versions: Arc::new(cluster.versions()), places }))
+    Ok(Some(GatewayDuties { versions: Arc::new(cluster.versions()), places, inlet: pipeline.inlet() }))
 }
 
 /// How ticket keys and logouts reach the data plane, and its own logouts the other replicas.

@@ -74,7 +74,7 @@ impl Harness {
                 Change::Set(object, _) => drop(self.objects.insert(object.reference(), version(object))),
                 Change::Remove(reference) => drop(self.objects.remove(reference)),
                 Change::Released(releases) => self.releases.push(releases.clone()),
-                Change::Resolved { .. } | Change::Placed { .. } => {}
+                Change::Resolved { .. } | Change::Placed { .. } | Change::Published(_) => {}
             }
         }
         Some(batch)

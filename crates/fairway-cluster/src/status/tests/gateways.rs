@@ -162,7 +162,7 @@ impl World {
             namespaces: Namespaces::All,
             bindings: bindings.clone(),
             asker,
-            inlet,
+            inlet: inlet.clone(),
         };
         let (stop, stopped) = oneshot::channel();
         let cut = Arc::<AtomicBool>::default();
@@ -173,7 +173,7 @@ impl World {
             publish: PublishAddresses::Unset,
             viewer: self.viewer.clone(),
             standing: standing.clone(),
-            gateways: Some(GatewayDuties { versions: Arc::new(|_| Some("v1")), places: Some(places) }),
+            gateways: Some(GatewayDuties { versions: Arc::new(|_| Some("v1")), places: Some(places), inlet }),
             tickets: None,
         };
         let task = tokio::spawn(run(setting, stopped));

@@ -162,7 +162,7 @@ fn sample(view: &View, words: &dyn Words, place: RulePlace<'_>) -> Option<Sample
 /// `https` where a listener serves the table so.
 fn scheme(config: &Config, table: &str) -> &'static str {
     let mut listeners = config.listeners.values();
-    match listeners.any(|it| *it.table == *table && it.protocol == ListenerProtocol::Https) {
+    match listeners.any(|it| it.tables().any(|own| own == table) && it.protocol == ListenerProtocol::Https) {
         true => "https",
         false => "http",
     }
