@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use fairway_model::{
-    Config, HostKey, HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Rule, RuleOrder,
-    VirtualHost, WildcardSpan,
+    Config, HostKey, HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Rule,
+    RuleOrder, VirtualHost, WildcardSpan,
 };
 use fairway_routing::oracle::{self, Answer};
 use fairway_routing::{Matched, Snapshot, compile};
@@ -100,7 +100,8 @@ fn what_no_object_asks_for_gives_way_to_every_rule_of_a_route() {
     ] {
         let fallback = Rule { origin, ..rule("404", vec![prefix("/")]) };
         let rules = vec![of_path(rule("i", vec![prefix("/i")])), fallback];
-        let hosts = vec![in_routes("*.test", vec![prefix("/")]), host("a.test", vec![route("ingress", None, rules)])];
+        let hosts =
+            vec![in_routes("*.test", vec![prefix("/")]), host("a.test", vec![route("ingress", None, rules)])];
         assert_eq!(who(hosts.clone(), &Ask::get("a.test", "/i")), "ingress");
         assert_eq!(who(hosts, &Ask::get("a.test", "/x")), "route");
     }

@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 
 use fairway_testkit::backend::{Answer, Backend};
 use fairway_testkit::certificates::Authority;
+use fairway_testkit::client::{Client, Request};
 use fairway_testkit::golden;
-use fairway_testkit::manifests::{Manifests, ingress_class, service_with_endpoints};
+use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
 use fairway_testkit::wait::free_address;
 
@@ -249,6 +250,92 @@ spec:
       paths:
       - {path: /, pathType: Prefix, backend: {service: {name: other, port: {number: 80}}}}
 "#;
+
+/// What protects hosts, one kind each.
+fn protected(manifests: &Manifests, auth: &Backend) {
+    manifests.put("auth.yaml", service_with_endpoints("shop", "auth", 80, &[auth.address()]));
+    let users = "apiVersion: v1\nkind: Secret\nmetadata: {name: users, namespace: shop}\n\
+                 stringData: {auth: \"sha:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\"}\n";
+    manifests.put("users.yaml", users);
+}
+
+/// Those of an Ingress for the host of its name.
+fn guarded_ingress(name: &str, annotations: &[(&str, &str)]) -> String {
+    let host = format!("{name}.test");
+    let ingress = Ingress::new("shop", name).class(Some("fairway")).route(&host, "/", ("web", 80));
+    let ingress = annotations.iter().fold(ingress, |ingress, (name, value)| ingress.annotation(name, value));
+    ingress.yaml()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_protects_an_ingress_protects_its_route() {
+    let web = named("web").await;
+    let auth = Backend::http(|request| match request.target.starts_with("/yes") {
+        true => Answer::with_headers(200, &[("X-User", "alice")], ""),
+        false => Answer::status(401, ""),
+    })
+    .await;
+    let (ingresses, routes) = (Manifests::new(), Manifests::new());
+    for manifests in [&ingresses, &routes] {
+        manifests.put("web.yaml", service_with_endpoints("shop", "web", 80, &[web.address()]));
+        protected(manifests, &auth);
+    }
+    ingresses.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
+    let service = "http://auth.shop.svc.cluster.local";
+    let (yes, no) = (format!("{service}/yes?u=$request_uri"), format!("{service}/no"));
+    for (name, annotations) in [
+        ("password", &[("auth-type", "basic"), ("auth-secret", "users"), ("auth-realm", "shop")][..]),
+        ("yes", &[("auth-url", &yes), ("auth-response-headers", "X-User")]),
+        ("no", &[("auth-url", &no)]),
+        ("sign-in", &[("auth-url", &no), ("auth-signin", "https://login.test/start")]),
+        ("near", &[("whitelist-source-range", "127.0.0.0/8"), ("limit-connections", "50")]),
+        ("far", &[("whitelist-source-range", "10.0.0.0/8")]),
+        ("often", &[("limit-rpm", "1"), ("limit-burst-multiplier", "1")]),
+    ] {
+        ingresses.put(&format!("{name}.yaml"), guarded_ingress(name, annotations));
+    }
+    let http = free_address().port().to_string();
+    let source = ingresses.path().to_str().unwrap().to_owned();
+    let (code, out, said) = migrated(&[&source, "--public-http-port", &http], None);
+    assert_eq!(code, 0, "{said}");
+    routes.put("routes.yaml", out);
+    let class = "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: fairway}\n\
+                 spec: {controllerName: fairway.dev/gateway-controller}\n";
+    routes.put("gateway-class.yaml", class);
+    let one = Fairway::ready(Path::new(BINARY), ingresses.path(), &["--workers", "1"]).await;
+    let gateway = ["--workers", "1", "--gateway-address", "127.0.0.1"];
+    let _another = Fairway::ready(Path::new(BINARY), routes.path(), &gateway).await;
+    let another = format!("127.0.0.1:{http}").parse().unwrap();
+    let good = "Basic c2hhOnNlY3JldA==";
+    for (name, credentials, expected) in [
+        ("password", None, 401),
+        ("password", Some("Basic c2hhOndyb25n"), 401),
+        ("yes", None, 200),
+        ("no", None, 401),
+        ("sign-in", None, 302),
+        ("near", None, 200),
+        ("far", None, 403),
+        ("often", None, 200),
+        ("often", None, 200),
+        ("often", None, 503),
+    ] {
+        let host = format!("{name}.test");
+        let mut answers = Vec::new();
+        for at in [one.http, another] {
+            let request = Request::get(&host, "/a?b=c").close();
+            let request = credentials.iter().fold(request, |it, value| it.header("Authorization", value));
+            let answer = Client::connect(at).await.unwrap().exchange(&request).await.unwrap();
+            let told = ["www-authenticate", "location"].map(|name| answer.header(name).map(str::to_owned));
+            answers.push((answer.status, told));
+        }
+        assert_eq!(answers[0], answers[1], "{host}");
+        assert_eq!(answers[0].0, expected, "{host}");
+    }
+    for at in [one.http, another] {
+        let request = Request::get("password.test", "/").close().header("Authorization", good);
+        assert_eq!(Client::connect(at).await.unwrap().exchange(&request).await.unwrap().status, 200, "{at}");
+    }
+}
 
 /// The proof that counts: `fairway compare` asks an address of Ingresses and one of a Gateway.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

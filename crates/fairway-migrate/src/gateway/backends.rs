@@ -3,36 +3,23 @@
 use std::collections::BTreeMap;
 
 use fairway_model::{
-    Backend, BackendKey, BackendProtocol, RuleLabels, UpstreamTls, UpstreamVerification, WeightedBackend,
+    Backend, BackendKey, BackendProtocol, RuleLabels, ServiceName, UpstreamTls, UpstreamVerification,
+    WeightedBackend,
 };
 use fairway_objects::gateway_api::{
     BackendObjectReference, BackendTlsPolicySpec, BackendTlsValidation, HttpBackendRef, LocalObjectReference,
     PolicyTargetReference,
 };
 use fairway_objects::object::ObjectKey;
+use fairway_objects::policies::SessionCookie;
 
 use crate::gateway::input::Input;
 use crate::gateway::remark::Remark;
+use crate::gateway::sessions;
 
 const PROTOCOL: &[&str] = &["backend-protocol", "proxy-ssl-verify", "proxy-ssl-secret", "proxy-ssl-name"];
 const CLIENT_CERTIFICATE: &[&str] = &["proxy-ssl-secret"];
-const SESSIONS: &[&str] = &[
-    "affinity",
-    "affinity-mode",
-    "affinity-canary-behavior",
-    "session-cookie-name",
-    "session-cookie-path",
-    "session-cookie-expires",
-    "session-cookie-max-age",
-    "session-cookie-change-on-failure",
-    "session-cookie-conditional-samesite-none",
-    "session-cookie-domain",
-    "session-cookie-samesite",
-    "session-cookie-secure",
-    "upstream-hash-by",
-    "upstream-hash-by-subset",
-    "upstream-hash-by-subset-size",
-];
+const SESSIONS: &[&str] = &["upstream-hash-by", "upstream-hash-by-subset", "upstream-hash-by-subset-size"];
 
 /// A Service and its port as routes name them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +49,8 @@ pub(crate) struct Backends<'i> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
     pub(crate) of: Vec<HttpBackendRef>,
+    /// The cookie of each one's sessions, in their order.
+    pub(crate) cookies: Vec<Option<SessionCookie>>,
     /// Whether all of them speak gRPC.
     pub(crate) grpc: bool,
     pub(crate) remarks: Vec<Remark>,
@@ -78,6 +67,8 @@ impl Backends<'_> {
             let to = self.destination(backend)?;
             shares.grpc &= matches!(backend.protocol, BackendProtocol::H2c | BackendProtocol::Http2);
             shares.remarks.extend(of_backend(backend));
+            shares.remarks.extend(sessions::remarks(backend, weighted.len()));
+            shares.cookies.push(sessions::cookie(backend));
             if let Some(tls) = &backend.tls {
                 shares.remarks.extend(self.policy(&to, backend, tls));
             }
@@ -107,6 +98,21 @@ impl Backends<'_> {
             ..BackendObjectReference::default()
         };
         Some((reference, to.service))
+    }
+
+    /// The Service and port that are asked about requests, and what is said about TLS to it; `None` where they are no Service's.
+    pub(crate) fn asked(&mut self, backend: &BackendKey) -> Option<(Destination, Vec<Remark>)> {
+        let backend = self.input.backend(backend)?;
+        // Often only the Ingresses are at hand. The URL of the service has the number of its port.
+        let of_url = || {
+            let ServiceName { namespace, name, port } = &backend.service;
+            let service = ObjectKey { namespace: namespace.clone(), name: name.clone() };
+            let is_service = !namespace.is_empty() && !name.is_empty();
+            port.parse().ok().filter(|_| is_service).map(|port| Destination { service, port })
+        };
+        let to = self.destination(backend).ok().or_else(of_url)?;
+        let said = backend.tls.as_ref().map(|tls| self.policy(&to, backend, tls)).unwrap_or_default();
+        Some((to, said))
     }
 
     /// The Service and port of a backend.
@@ -191,10 +197,6 @@ fn reference(to: &Destination, weight: Option<i32>) -> HttpBackendRef {
 }
 
 fn of_backend(backend: &Backend) -> Option<Remark> {
-    let session = backend.session.as_ref()?;
-    let what = match session {
-        fairway_model::SessionKey::Cookie(_) => "clients do not stay with an endpoint",
-        fairway_model::SessionKey::Hash(_) => "requests that belong together go to any endpoint",
-    };
-    Some(Remark::lost(SESSIONS, what))
+    let hash = matches!(backend.session, Some(fairway_model::SessionKey::Hash(_)));
+    hash.then(|| Remark::lost(SESSIONS, "requests that belong together go to any endpoint"))
 }

@@ -1,18 +1,20 @@
-//! What Ingresses ask for the bodies of requests to their Services, of responses and for error pages, as BackendTrafficPolicies: Fairway's own, for which
-//! the Gateway API has no fields. A policy is for all that a Service gets, so Ingresses with one Service must ask for the same.
+//! What Ingresses ask for as to their Services: bodies of requests and responses, error pages, sessions and retries, as
+//! BackendTrafficPolicies, Fairway's own, for which the Gateway API has no fields. A policy is for all that a Service gets, so Ingresses
+//! with one Service must ask for the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{Buffering, CodingRule, Compression, ContentCoding, Rule};
 use fairway_objects::compression::{CODINGS, default_rule};
-use fairway_objects::gateway_api::{HttpBackendRef, PolicyTargetReference};
+use fairway_objects::gateway_api::PolicyTargetReference;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::policies::{
     BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BodyBufferSize, BodyBuffering,
-    CompressionCoding, ErrorPages, ResponseCompression, Size,
+    CompressionCoding, ErrorPages, ResponseCompression, RetryPolicy, SessionCookie, Size,
 };
 
+use crate::gateway::backends::Shares;
 use crate::gateway::input::OWN_CLASS;
 use crate::gateway::object::{self, Written};
 use crate::gateway::remark::{Remark, Remarks};
@@ -20,10 +22,28 @@ use crate::gateway::remark::{Remark, Remarks};
 const BODY: &[&str] = &["proxy-body-size"];
 const COMPRESSION: &[&str] = &["fairway.dev/compression"];
 const PAGES: &[&str] = &["custom-http-errors", "default-backend"];
+const SESSIONS: &[&str] = &[
+    "affinity",
+    "affinity-mode",
+    "affinity-canary-behavior",
+    "session-cookie-name",
+    "session-cookie-path",
+    "session-cookie-expires",
+    "session-cookie-max-age",
+    "session-cookie-change-on-failure",
+    "session-cookie-conditional-samesite-none",
+    "session-cookie-domain",
+    "session-cookie-samesite",
+    "session-cookie-secure",
+];
+const RETRIES: &[&str] = &["proxy-next-upstream", "proxy-next-upstream-tries"];
 const BUFFERING: &[&str] = &["proxy-request-buffering", "proxy-buffering"];
 
 /// The largest body of a request that ingress-nginx takes unless it is told otherwise.
 const USUAL_BODY: u64 = 1 << 20;
+
+/// How often a request is tried in all, unless it is said otherwise.
+pub(crate) const USUAL_TRIES: u8 = 3;
 
 /// What is asked for the bodies of each Service, and by which Ingress.
 #[derive(Debug, Default)]
@@ -36,6 +56,9 @@ struct Asked {
     compression: Option<Arc<Compression>>,
     buffering: Buffering,
     pages: Option<ErrorPages>,
+    cookie: Option<SessionCookie>,
+    /// How often a request is tried in all, where that is not usual.
+    tries: Option<u8>,
 }
 
 impl Bodies {
@@ -44,7 +67,7 @@ impl Bodies {
         &mut self,
         rule: &Rule,
         ingress: &ObjectKey,
-        services: &[HttpBackendRef],
+        shares: &Shares,
         pages: Option<ErrorPages>,
     ) {
         let forwarding = rule.phases.forwarding.as_ref();
@@ -54,10 +77,16 @@ impl Bodies {
             compression: rule.phases.answers.compression.clone(),
             buffering: forwarding.map(|forwarding| forwarding.buffering).unwrap_or_default(),
             pages,
+            cookie: None,
+            tries: Some(rule.policy.retry.tries).filter(|tries| *tries != USUAL_TRIES),
         };
-        for service in services {
+        for (index, service) in shares.of.iter().enumerate() {
+            let cookie = shares.cookies.get(index).cloned().flatten();
             let namespace = service.namespace.as_deref().unwrap_or(&ingress.namespace);
-            self.0.entry(ObjectKey::new(namespace, &service.name)).or_default().push(asked.clone());
+            self.0
+                .entry(ObjectKey::new(namespace, &service.name))
+                .or_default()
+                .push(Asked { cookie, ..asked.clone() });
         }
     }
 
@@ -81,6 +110,8 @@ fn policy(asked: &[Asked], mut common: Common<'_>) -> Option<Written> {
         common.of(asked, COMPRESSION, "responses are not compressed", |it| it.compression.clone());
     let buffering = common.of(asked, BUFFERING, "bodies are streamed", |it| it.buffering).unwrap_or_default();
     let pages = common.of(asked, PAGES, "error responses stay as they are", |it| it.pages.clone());
+    let tries = common.of(asked, RETRIES, "requests are tried three times", |it| it.tries);
+    let cookie = common.of(asked, SESSIONS, "clients do not stay with an endpoint", |it| it.cookie.clone());
     let request_body = limit.flatten().map(Size::of_bytes);
     let spec = BackendTrafficPolicySpec {
         target_refs: vec![PolicyTargetReference {
@@ -94,6 +125,11 @@ fn policy(asked: &[Asked], mut common: Common<'_>) -> Option<Written> {
         compression: compression.flatten().map(|it| common.compression(&it, asked)),
         buffering: (buffering != Buffering::default()).then(|| held(buffering)),
         error_pages: pages.flatten(),
+        session_cookie: cookie.flatten(),
+        retry: tries.flatten().map(|tries| RetryPolicy {
+            attempts: Some(i32::from(tries.saturating_sub(1))),
+            ..RetryPolicy::default()
+        }),
         ..BackendTrafficPolicySpec::default()
     };
     let empty = BackendTrafficPolicySpec {
@@ -101,8 +137,7 @@ fn policy(asked: &[Asked], mut common: Common<'_>) -> Option<Written> {
         ..BackendTrafficPolicySpec::default()
     };
     let is_empty = spec == empty;
-    let about = vec!["Fairway's own: its CRD must be installed (policies.crds.install=true)".to_owned()];
-    (!is_empty).then(|| object::written::<BackendTrafficPolicy>(service, &spec, about))
+    (!is_empty).then(|| object::written::<BackendTrafficPolicy>(service, &spec, object::about_own_crd()))
 }
 
 /// What the Ingresses of a Service have in common.

@@ -7,16 +7,17 @@ use std::time::Duration;
 use fairway_model::{Action, Answer, AnswerReason, Guard, HttpsRedirect, Match, Policy, Rule, VirtualHost};
 use fairway_objects::gateway_api::{
     HttpBackendRef, HttpPathModifier, HttpRequestMirrorFilter, HttpRouteFilter, HttpRouteMatch,
-    HttpRouteRule, HttpRouteTimeouts,
+    HttpRouteRetry, HttpRouteRule, HttpRouteTimeouts,
 };
 use fairway_objects::object::ObjectKey;
-use fairway_objects::policies::{ErrorPages, PageService, RouteFilterSpec};
+use fairway_objects::policies::{ErrorPages, PageService, RouteFilterSpec, SecurityPolicySpec};
 
 use crate::gateway::backends::{Backends, Destination, Shares};
 use crate::gateway::bodies::Bodies;
 use crate::gateway::filters::{self, Context, Filters};
 use crate::gateway::input::Choice;
 use crate::gateway::paths::{self, Matched, Style};
+use crate::gateway::protection::{Annotated, Protection, duration, is_limit, name_of, without_limit};
 use crate::gateway::remark::{Remark, Remarks};
 
 const TIMEOUTS: &[&str] = &["proxy-read-timeout", "proxy-send-timeout"];
@@ -38,6 +39,8 @@ pub(crate) struct Draft {
     pub(crate) grpc: bool,
     /// What a filter of Fairway's own does for it, which is named once it is written.
     pub(crate) filter: Option<RouteFilterSpec>,
+    /// What of a SecurityPolicy protects it.
+    pub(crate) protection: Option<SecurityPolicySpec>,
 }
 
 /// The rules of an Ingress on a host.
@@ -65,7 +68,8 @@ pub(crate) struct Drafting<'a, 'i> {
     pub(crate) bodies: &'a mut Bodies,
     pub(crate) remarks: &'a mut Remarks,
     /// Services in other namespaces that routes of a namespace refer to.
-    pub(crate) foreign: &'a mut BTreeSet<(ObjectKey, ObjectKey)>,
+    pub(crate) foreign: &'a mut Foreign,
+    pub(crate) annotated: &'a Annotated<'i>,
     /// How clients reach the host over TLS.
     pub(crate) tls: Tls,
     style: Style,
@@ -74,11 +78,22 @@ pub(crate) struct Drafting<'a, 'i> {
     closed: Option<&'static str>,
 }
 
+/// Services in other namespaces than the Ingresses that refer to them.
+#[derive(Debug, Default)]
+pub(crate) struct Foreign {
+    /// Those that get copies of requests.
+    pub(crate) mirrors: BTreeSet<(ObjectKey, ObjectKey)>,
+    /// Those that are asked about requests.
+    pub(crate) asked: BTreeSet<(ObjectKey, ObjectKey)>,
+}
+
 /// What all matches of a rule have in common.
 struct Common<'f> {
     filters: Filters<'f>,
     shares: Shares,
     timeouts: Option<HttpRouteTimeouts>,
+    retry: Option<HttpRouteRetry>,
+    protection: Option<SecurityPolicySpec>,
     /// Why nothing of it can be served.
     closed: Option<String>,
 }
@@ -88,17 +103,17 @@ impl<'a, 'i> Drafting<'a, 'i> {
     pub(crate) fn new(
         choice: &'a Choice,
         tls: Tls,
-        asked: (&'a mut Backends<'i>, &'a mut Bodies),
+        asked: (&'a mut Backends<'i>, &'a mut Bodies, &'a Annotated<'i>),
         remarks: &'a mut Remarks,
-        foreign: &'a mut BTreeSet<(ObjectKey, ObjectKey)>,
+        foreign: &'a mut Foreign,
         host: &VirtualHost,
     ) -> Self {
-        let (backends, bodies) = asked;
+        let (backends, bodies, annotated) = asked;
         let rules = || host.routes.iter().flat_map(|route| &route.rules).filter(|rule| is_of_ingress(rule));
         let style = Style::of(rules().flat_map(|rule| &rule.matches).map(|of| &of.path));
         let sessions = backends.input.session_cookies();
         let closed = host.clients.as_ref().map(|_| "the certificates that clients must show");
-        Self { choice, backends, bodies, remarks, foreign, tls, style, sessions, closed }
+        Self { choice, backends, bodies, remarks, foreign, annotated, tls, style, sessions, closed }
     }
 
     /// Adds what a rule becomes.
@@ -125,22 +140,43 @@ impl<'a, 'i> Drafting<'a, 'i> {
             Err(why) => (Shares::default(), Some(why)),
         };
         self.remarks.extend(ingress, shares.remarks.iter().cloned());
-        let missing: Vec<&str> = filters.closed.iter().copied().chain(self.closed).collect();
-        let protection = match missing.is_empty() {
+        let protection = self.protection(&filters, ingress);
+        let missing: Vec<&str> =
+            (filters.closed.iter().chain(&protection.missing).copied()).chain(self.closed).collect();
+        let unprotected = match missing.is_empty() {
             false => Some(format!("the Gateway API has no field for {}", missing.join(" and "))),
             true => of_answer(&rule.action).map(str::to_owned),
         };
         let otherwise = filters.lost.first().cloned();
-        let closed = unserved.clone().or(protection.or(otherwise).filter(|why| self.closes(ingress, why)));
+        let closed = unserved.clone().or(unprotected.or(otherwise).filter(|why| self.closes(ingress, why)));
         if let Some(why) = unserved {
             self.say_closed(ingress, &why);
         }
         self.policy(&rule.policy, ingress);
         if closed.is_none() {
             let pages = self.pages(&filters, ingress, &shares.of);
-            self.bodies.ask(rule, ingress, &shares.of, pages);
+            self.bodies.ask(rule, ingress, &shares, pages);
         }
-        Common { timeouts: timeouts(&rule.policy), filters, shares, closed }
+        // What no policy protects is closed, and then nothing is asked of the others.
+        if closed.is_none() {
+            self.remarks.extend(ingress, protection.remarks);
+            self.foreign.asked.extend(protection.foreign.into_iter().map(|it| (ingress.clone(), it)));
+        }
+        let protection = protection.spec.filter(|_| closed.is_none());
+        let retry = retry(&rule.policy, filters.retry_statuses);
+        Common { timeouts: timeouts(&rule.policy), retry, filters, shares, protection, closed }
+    }
+
+    /// The guards of a rule as a policy, which a Gateway of another class has not.
+    fn protection(&mut self, filters: &Filters<'_>, ingress: &ObjectKey) -> Protection {
+        if self.choice.has_own_kinds() {
+            return self.annotated.protection(ingress, &filters.guards, self.backends);
+        }
+        Protection {
+            missing: filters.guards.iter().filter_map(|guard| name_of(guard)).collect(),
+            remarks: filters.guards.iter().filter(|it| is_limit(it)).map(|it| without_limit(it)).collect(),
+            ..Protection::default()
+        }
     }
 
     /// Which responses another Service makes: a policy names one of its own namespace.
@@ -231,8 +267,9 @@ impl<'a, 'i> Drafting<'a, 'i> {
         let mirrors = if closed.is_none() { self.mirrors(ingress, &common.filters) } else { Vec::new() };
         let draft = |over_tls: bool| {
             let filter = common.filters.own(substitution.clone()).filter(|_| closed.is_none());
+            let protection = common.protection.clone().filter(|_| closed.is_none());
             let draft = common.draft(of_match(&matched), path.as_ref(), over_tls, closed.clone(), &mirrors);
-            Draft { filter, ..draft }
+            Draft { filter, protection, ..draft }
         };
         let plain = match common.filters.to_https {
             Some(to_https) => self.redirected(of_match(&matched), to_https),
@@ -270,7 +307,7 @@ impl<'a, 'i> Drafting<'a, 'i> {
             if service.namespace == ingress.namespace {
                 reference.namespace = None;
             } else {
-                self.foreign.insert((ingress.clone(), service));
+                self.foreign.mirrors.insert((ingress.clone(), service));
             }
             let mirror =
                 HttpRequestMirrorFilter { backend_ref: reference, ..HttpRequestMirrorFilter::default() };
@@ -304,14 +341,15 @@ impl Common<'_> {
     ) -> Draft {
         let grpc = self.shares.grpc;
         if closed.is_some() {
-            return Draft { rule: of_match, closed, grpc, filter: None };
+            return Draft { rule: of_match, closed, grpc, ..Draft::default() };
         }
         let mut filters = self.filters.for_route(path, over_tls);
         filters.extend_from_slice(mirrors);
         let backend_refs = self.shares.of.clone();
         let timeouts = self.timeouts.clone().filter(|_| !backend_refs.is_empty()).map(Box::new);
-        let rule = HttpRouteRule { backend_refs, filters, timeouts, ..of_match };
-        Draft { rule, closed, grpc, filter: None }
+        let retry = self.retry.clone().filter(|_| !backend_refs.is_empty()).map(Box::new);
+        let rule = HttpRouteRule { backend_refs, filters, timeouts, retry, ..of_match };
+        Draft { rule, closed, grpc, ..Draft::default() }
     }
 }
 
@@ -357,16 +395,17 @@ fn patience(policy: &Policy) -> Duration {
 
 fn timeouts(policy: &Policy) -> Option<HttpRouteTimeouts> {
     let patience = patience(policy);
-    let longer = || HttpRouteTimeouts { backend_request: Some(text(patience)), request: None };
+    let longer = || HttpRouteTimeouts { backend_request: Some(duration(patience)), request: None };
     (patience != USUAL_PATIENCE).then(longer)
 }
 
-/// GEP-2257: five digits at most for a unit.
-fn text(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..=99_999 => format!("{seconds}s"),
-        seconds => format!("{}h", (seconds / 3600).min(99_999)),
-    }
+/// The retries after responses, which policies of a Service have no field for.
+fn retry(policy: &Policy, statuses: &[u16]) -> Option<HttpRouteRetry> {
+    (!statuses.is_empty()).then(|| HttpRouteRetry {
+        attempts: Some(i32::from(policy.retry.tries.saturating_sub(1))),
+        codes: statuses.iter().map(|status| i32::from(*status)).collect(),
+        backoff: None,
+    })
 }
 
 /// Adds a rule, or its match to the one before it that does the same.
@@ -395,7 +434,8 @@ mod tests {
 
     #[test]
     fn times_have_five_digits_at_most() {
-        let written = [30, 99_999, 100_000, 1_000_000_000].map(|seconds| text(Duration::from_secs(seconds)));
+        let written =
+            [30, 99_999, 100_000, 1_000_000_000].map(|seconds| duration(Duration::from_secs(seconds)));
         assert_eq!(written, ["30s", "99999s", "27h", "99999h"]);
     }
 

@@ -1,8 +1,7 @@
-//! What a rule does, as filters of a route, and what of them is lost. What protects closes the rule: the Gateway API has no
-//! filter for it.
+//! What a rule does, as filters of a route, and what of it is lost. Guards are left to policies.
 
 use fairway_model::{
-    AnswerEdit, ChosenFields, Content, Cors, CorsOrigin, Deny, ErrorPages, Fallback, FieldTemplate, Guard,
+    AnswerEdit, ChosenFields, Content, Cors, CorsOrigin, ErrorPages, Fallback, FieldTemplate, Guard,
     HeaderEdit, HttpsRedirect, Manner, Mirror, MirrorTarget, OF_SUCCESS, PathRewrite, Phases, ReceivedEdit,
     Redirect, RedirectTarget, RequestEdit, Respond, RuleLabels, Step, TemplatePart,
 };
@@ -15,6 +14,7 @@ use fairway_objects::policies::{PathSubstitution, RouteFilterSpec};
 
 use crate::gateway::own_filter::{self, Headers};
 use crate::gateway::paths;
+use crate::gateway::protection;
 use crate::gateway::remark::Remark;
 
 /// What redirects of an Ingress ask for: to a URL, and within a host.
@@ -22,10 +22,9 @@ const TO_URL: &[&str] = &["permanent-redirect", "temporal-redirect", "fairway.de
 const TO_ROOT: &[&str] = &["app-root"];
 const RELATIVE: &[&str] = &["relative-redirects"];
 const CORS: &[&str] = &["enable-cors", "cors-allow-origin"];
-const RATES: &[&str] =
-    &["limit-rps", "limit-rpm", "limit-burst-multiplier", "limit-allowlist", "limit-whitelist"];
 const MIRROR: &[&str] = &["mirror-target", "mirror-host", "mirror-request-body"];
 const SNIPPETS: &[&str] = &["configuration-snippet", "server-snippet"];
+const RETRIES: &[&str] = &["proxy-next-upstream"];
 const HEADERS: &[&str] = &["fairway.dev/request-headers", "fairway.dev/response-headers"];
 
 /// The statuses that a redirect may have (Gateway API `HTTPRequestRedirectFilter.statusCode`).
@@ -48,10 +47,14 @@ pub(crate) struct Filters<'f> {
     pub(crate) mirrors: Vec<&'f Mirror>,
     /// What only a filter of Fairway's own says.
     own: RouteFilterSpec,
+    /// Statuses after which another endpoint is asked.
+    pub(crate) retry_statuses: &'f [u16],
     /// Which responses another backend makes.
     pub(crate) pages: Option<&'f ErrorPages>,
     /// Who serves while there are no endpoints.
     pub(crate) fallback: Option<&'f Fallback>,
+    /// Guards that filters do not express.
+    pub(crate) guards: Vec<&'f Guard>,
     /// Why the rule must not be served: each is what would be missing.
     pub(crate) closed: Vec<&'static str>,
     /// Why its requests would be answered otherwise than they should be.
@@ -77,10 +80,7 @@ impl<'f> Filters<'f> {
             Step::Guard(Guard::Redirect(redirect)) if !self.responds() => self.redirect(redirect),
             Step::Guard(Guard::Respond(_)) if self.redirect.is_some() || self.responds() => {}
             Step::Guard(Guard::Respond(respond)) => self.respond(respond, rule),
-            Step::Guard(guard) => match protection(guard) {
-                Some(what) => self.closed.push(what),
-                None => self.remarks.extend(limit(guard)),
-            },
+            Step::Guard(guard) => self.guards.push(guard),
             Step::Extension(it) if !it.failure_mode_allow => {
                 self.closed.push("the service that must see its requests");
             }
@@ -106,6 +106,12 @@ impl<'f> Filters<'f> {
             Step::Request(RequestEdit::Host(host)) => self.host = Some(host.to_string()),
             Step::Mirror(mirror) => self.mirrors.push(mirror),
             Step::Pages(pages) => self.pages = Some(pages),
+            Step::RetryStatuses(statuses) => {
+                let what =
+                    "the same endpoint is asked again where there is no other, and no budget limits retries";
+                self.remarks.push(Remark::differs(RETRIES, what));
+                self.retry_statuses = statuses;
+            }
             Step::Fallback(fallback) if !is_of_canary(fallback) => self.fallback = Some(fallback),
             other => self.remarks.extend(feature(other)),
         }
@@ -140,7 +146,7 @@ impl<'f> Filters<'f> {
     fn respond(&mut self, of: &Respond, rule: Context<'_>) {
         let response = Some(of).filter(|_| rule.has_own_filters);
         let Some((response, headers)) = response.and_then(|of| own_filter::response(of, rule.labels)) else {
-            return self.closed.extend(protection(&Guard::Respond(of.clone().into())));
+            return self.closed.extend(protection::name_of(&Guard::Respond(of.clone().into())));
         };
         if of.content == Content::Status {
             let what = "the response has no body, which says its status in ingress-nginx";
@@ -286,48 +292,9 @@ pub(crate) fn to_https(of: &HttpsRedirect, port: u16) -> HttpRouteFilter {
     HttpRouteFilter { request_redirect: Some(redirect), ..kind("RequestRedirect") }
 }
 
-/// What of protection a guard gives; `None` for one that gives none.
-fn protection(guard: &Guard) -> Option<&'static str> {
-    Some(match guard {
-        Guard::Access(_) => "the list of client addresses that may pass",
-        Guard::ClientCertificate(_) => "the certificates that clients must show",
-        Guard::OverTls => "the refusal of plain requests",
-        // In the paths of Gateway API a line break stays escaped, and `.` matches that.
-        Guard::Deny(of) if *of == Deny::line_breaks() => return None,
-        Guard::Deny(_) => "the requests that fairway.dev/deny refuses",
-        Guard::Respond(_) => "the requests that a snippet answers",
-        Guard::ExternalAuth(_) => "the question to the authentication service",
-        Guard::GrpcAuth(_) => "the question to the authorization service",
-        Guard::BasicAuth(_) => "the password",
-        Guard::Jwt(_) => "the token of fairway.dev/jwt",
-        Guard::Oidc(_) => "the login of fairway.dev/oidc",
-        Guard::ApiKey(_) => "the key of fairway.dev/api-key",
-        Guard::Authorize(_) => "the rules of fairway.dev/authorization",
-        Guard::Any(_) => "the guards of satisfy: any",
-        Guard::HttpsRedirect(_)
-        | Guard::Redirect(_)
-        | Guard::NeedsEndpoint
-        | Guard::Preflight(_)
-        | Guard::RateLimit(_)
-        | Guard::ConcurrencyLimit(_) => return None,
-    })
-}
-
 /// Whether it is the word of a canary for the time without endpoints: it tells the main Service nothing.
 pub(crate) fn is_of_canary(fallback: &Fallback) -> bool {
     fallback.fields.is_empty()
-}
-
-/// What is lost with a guard that does not protect.
-fn limit(guard: &Guard) -> Option<Remark> {
-    match guard {
-        Guard::RateLimit(_) => Some(Remark::lost(RATES, "clients may send any number of requests")),
-        Guard::ConcurrencyLimit(_) => {
-            let what = "clients may send any number of requests at a time";
-            Some(Remark::lost(&["limit-connections"], what))
-        }
-        _ => None,
-    }
 }
 
 /// What else is lost with a step.
@@ -353,7 +320,6 @@ fn feature(step: Step<'_>) -> Option<Remark> {
         Step::Received(ReceivedEdit::Location(_)) => {
             (&["proxy-redirect-from", "proxy-redirect-to"], "Location of endpoints stays as it is")
         }
-        Step::RetryStatuses(_) => (&["proxy-next-upstream"], "no request is tried again after a response"),
         Step::Unlogged => (&["enable-access-log"], "requests are written to the access log"),
         Step::Tracing(_) => (
             &["enable-opentelemetry", "opentelemetry-operation-name", "opentelemetry-trust-incoming-span"],
@@ -564,10 +530,10 @@ mod tests {
     }
 
     #[test]
-    fn what_protects_closes_and_what_does_not_is_lost() {
+    fn guards_are_for_policies_and_what_no_filter_has_is_lost() {
         let phases = Phases { unlogged: true, ..Guard::OverTls.into() };
         let found = of(&phases);
-        assert_eq!(found.closed, ["the refusal of plain requests"]);
+        assert_eq!(found.guards, [&Guard::OverTls]);
         assert_eq!(
             found.remarks,
             [Remark::lost(&["enable-access-log"], "requests are written to the access log")]

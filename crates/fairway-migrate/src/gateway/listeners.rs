@@ -10,6 +10,7 @@ use fairway_objects::gateway_api::{
     ListenerSetSpec, ListenerTls, ObjectReference, ParentReference, ReferenceGrant, ReferenceGrantFrom,
     ReferenceGrantSpec, ReferenceGrantTo,
 };
+use fairway_objects::kinds::GROUP;
 use fairway_objects::object::ObjectKey;
 
 use crate::gateway::drafts::{Draft, Drafts};
@@ -20,8 +21,6 @@ use crate::gateway::routes::{Attachment, OfHosts};
 
 /// Gateway API `GatewaySpec.listeners` and `ListenerSetSpec.listeners`.
 const MOST_LISTENERS: usize = 64;
-
-const GROUP: &str = "gateway.networking.k8s.io";
 
 /// What listeners are made for.
 pub(crate) struct Hosts<'a> {
@@ -232,7 +231,11 @@ fn grants(hosts: &Hosts<'_>, choice: &Choice, sets: bool) -> Vec<Written> {
 }
 
 /// For Services in other namespaces that get copies of the requests of routes.
-pub(crate) fn grants_for_services(foreign: &BTreeSet<(ObjectKey, ObjectKey)>) -> Vec<Written> {
+pub(crate) fn grants_for_services(
+    foreign: &BTreeSet<(ObjectKey, ObjectKey)>,
+    prefix: &str,
+    kinds: &[(&str, &str)],
+) -> Vec<Written> {
     /// The namespace of Services and that of routes.
     type Pair<'a> = (&'a Arc<str>, &'a Arc<str>);
     let mut granted: BTreeMap<Pair<'_>, BTreeSet<&Arc<str>>> = BTreeMap::new();
@@ -241,9 +244,9 @@ pub(crate) fn grants_for_services(foreign: &BTreeSet<(ObjectKey, ObjectKey)>) ->
         granted.entry(pair).or_default().insert(&service.name);
     }
     let grant = |((namespace, of), names): (Pair<'_>, BTreeSet<&Arc<str>>)| {
-        let from = |kind: &str| ReferenceGrantFrom {
-            group: GROUP.to_owned(),
-            kind: kind.to_owned(),
+        let from = |(group, kind): &(&str, &str)| ReferenceGrantFrom {
+            group: (*group).to_owned(),
+            kind: (*kind).to_owned(),
             namespace: of.to_string(),
         };
         let to = |name: &&Arc<str>| ReferenceGrantTo {
@@ -251,9 +254,9 @@ pub(crate) fn grants_for_services(foreign: &BTreeSet<(ObjectKey, ObjectKey)>) ->
             kind: "Service".to_owned(),
             name: Some(name.to_string()),
         };
-        let from = vec![from("HTTPRoute"), from("GRPCRoute")];
-        let spec = ReferenceGrantSpec { from, to: names.iter().map(to).collect() };
-        let key = ObjectKey { namespace: namespace.clone(), name: format!("copies-of-{of}").into() };
+        let spec =
+            ReferenceGrantSpec { from: kinds.iter().map(from).collect(), to: names.iter().map(to).collect() };
+        let key = ObjectKey { namespace: namespace.clone(), name: format!("{prefix}-of-{of}").into() };
         object::written::<ReferenceGrant>(&key, &spec, Vec::new())
     };
     granted.into_iter().map(grant).collect()

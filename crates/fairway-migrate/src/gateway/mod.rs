@@ -2,7 +2,7 @@
 //!
 //! The input is what translation made of the Ingresses, not their text: who wins a path, which rule a canary has and where a
 //! redirect leads is decided already. `filters`, `paths` and `backends` turn the parts of a rule, `own_filter` those that only a filter of Fairway's own says, `drafts` puts them together for
-//! requests in the clear and over TLS, `routes`, `streams` and `listeners` collect them into objects, and `rows` says of each
+//! requests in the clear and over TLS, `protection` turns guards into policies, `routes`, `streams` and `listeners` collect them into objects, and `rows` says of each
 //! annotation what became of it.
 
 mod backends;
@@ -18,9 +18,11 @@ mod object;
 mod own_filter;
 mod paths;
 mod pattern;
+mod protection;
 mod remark;
 mod routes;
 mod rows;
+mod sessions;
 mod streams;
 
 pub use input::{Choice, Input};

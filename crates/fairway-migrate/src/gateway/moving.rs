@@ -5,16 +5,20 @@ use std::net::IpAddr;
 
 use fairway_model::{HostPattern, StreamRoute, VirtualHost};
 use fairway_objects::gateway_api::BackendTlsPolicy;
+use fairway_objects::kinds::GROUP;
 use fairway_objects::object::ObjectKey;
+use fairway_objects::policies::SecurityPolicy;
+use k8s_openapi::Resource;
 use serde::Serialize;
 
 use crate::gateway::backends::{self, Backends, Policies};
 use crate::gateway::bodies::Bodies;
-use crate::gateway::drafts::{self, Drafting, Tls};
+use crate::gateway::drafts::{self, Drafting, Foreign, Tls};
 use crate::gateway::input::{Choice, Input};
 use crate::gateway::listeners::{self, Hosts};
 use crate::gateway::naming::Names;
 use crate::gateway::object::{self, Written};
+use crate::gateway::protection::Annotated;
 use crate::gateway::remark::{Fate, Remark, Remarks};
 use crate::gateway::routes::{self, OfHosts};
 use crate::gateway::rows::{self, Row};
@@ -57,7 +61,7 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
     let mut remarks = Remarks::default();
     let mut backends = Backends { input, policies: Policies::new() };
     let mut bodies = Bodies::default();
-    let mut foreign = BTreeSet::new();
+    let (mut foreign, annotated) = (Foreign::default(), Annotated::new(input));
     let passed = passed(input);
     let certificates = certificates(input, &passed, &mut remarks);
     let passed = without_takers(&passed, input, &certificates, &mut remarks);
@@ -71,7 +75,7 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
             false if certificates.contains_key(&host.key.host) => Tls::Here,
             false => Tls::Nowhere,
         };
-        let asked = (&mut backends, &mut bodies);
+        let asked = (&mut backends, &mut bodies, &annotated);
         let mut drafting = Drafting::new(choice, tls, asked, &mut remarks, &mut foreign, host);
         add_host(host, &mut drafting, &mut hosts);
     }
@@ -95,9 +99,13 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
     }
     routes.written.sort_by(|(one, _), (other, _)| one.cmp(other));
     let mut objects = listening.written;
-    objects.extend(listeners::grants_for_services(&foreign));
+    let routes_kinds = [(GROUP, "HTTPRoute"), (GROUP, "GRPCRoute")];
+    objects.extend(listeners::grants_for_services(&foreign.mirrors, "copies", &routes_kinds));
+    let policies_kinds = [(SecurityPolicy::GROUP, SecurityPolicy::KIND)];
+    objects.extend(listeners::grants_for_services(&foreign.asked, "questions", &policies_kinds));
     objects.extend(policies(&backends.policies));
     objects.append(&mut routes.filters.written);
+    objects.extend(routes.protections.written());
     objects.extend(bodies.policies(choice.has_own_kinds(), &mut remarks));
     let (ingresses, of_others) = entries(input, &mut remarks, &routes.of);
     let mut commented = commented(routes.written, &ingresses);

@@ -42,3 +42,8 @@ fn head<K: Resource>(key: &ObjectKey) -> Map<String, Value> {
 fn value(of: &impl Serialize) -> Value {
     serde_json::to_value(of).unwrap_or_default()
 }
+
+/// What is said above objects of Fairway's own kinds.
+pub(crate) fn about_own_crd() -> Vec<String> {
+    vec!["Fairway's own: its CRD must be installed (policies.crds.install=true)".to_owned()]
+}

@@ -8,10 +8,11 @@ use fairway_model::HostPattern;
 use fairway_objects::gateway_api::{
     GrpcBackendRef, GrpcMethodMatch, GrpcRoute, GrpcRouteFilter, GrpcRouteMatch, GrpcRouteRule,
     GrpcRouteSpec, HttpBackendRef, HttpRoute, HttpRouteFilter, HttpRouteMatch, HttpRouteRule, HttpRouteSpec,
-    LocalObjectReference, ParentReference,
+    LocalObjectReference, ParentReference, PolicyTargetReference,
 };
+use fairway_objects::kinds::GROUP;
 use fairway_objects::object::ObjectKey;
-use fairway_objects::policies::{RouteFilter, RouteFilterSpec};
+use fairway_objects::policies::{RouteFilter, RouteFilterSpec, SecurityPolicy, SecurityPolicySpec};
 use k8s_openapi::Resource;
 
 use crate::gateway::drafts::{Draft, Drafts};
@@ -24,6 +25,8 @@ use crate::gateway::remark::{Remark, Remarks};
 /// Gateway API `HTTPRouteSpec.hostnames` and `HTTPRouteSpec.rules`.
 const MOST_HOSTS: usize = 16;
 const MOST_RULES: usize = 16;
+/// The most targets of a SecurityPolicy.
+const MAX_TARGETS: usize = 16;
 
 const PROTOCOL: &[&str] = &["backend-protocol"];
 
@@ -53,6 +56,54 @@ pub(crate) struct Routes {
     pub(crate) written: Vec<(ObjectKey, Written)>,
     pub(crate) of: BTreeMap<ObjectKey, Vec<String>>,
     pub(crate) filters: OwnFilters,
+    pub(crate) protections: Protections,
+}
+
+/// The policies that protect rules: those of an Ingress that say the same are one, so that its limits count together.
+#[derive(Debug, Default)]
+pub(crate) struct Protections(Vec<(ObjectKey, SecurityPolicySpec)>);
+
+impl Protections {
+    /// Protects the rules of a route: as a whole if all of them have the same protection, else each one that has some, by its name.
+    fn attach(&mut self, ingress: &ObjectKey, kind: &str, route: &ObjectKey, drafts: &mut [Draft]) {
+        let target = |section_name: Option<String>| PolicyTargetReference {
+            group: GROUP.to_owned(),
+            kind: kind.to_owned(),
+            name: route.name.to_string(),
+            section_name,
+        };
+        let first = drafts.first().and_then(|draft| draft.protection.clone());
+        if drafts.iter().all(|draft| draft.protection == first) {
+            return first.into_iter().for_each(|spec| self.add(ingress, spec, target(None)));
+        }
+        for (index, draft) in drafts.iter_mut().enumerate() {
+            let Some(spec) = draft.protection.take() else { continue };
+            let name = format!("rule-{index}");
+            draft.rule.name = Some(name.clone());
+            self.add(ingress, spec, target(Some(name)));
+        }
+    }
+
+    fn add(&mut self, ingress: &ObjectKey, spec: SecurityPolicySpec, target: PolicyTargetReference) {
+        let says_same = |policy: &&mut (ObjectKey, SecurityPolicySpec)| {
+            let own = SecurityPolicySpec { target_refs: Vec::new(), ..policy.1.clone() };
+            policy.0 == *ingress && own == spec && policy.1.target_refs.len() < MAX_TARGETS
+        };
+        match self.0.iter_mut().find(says_same) {
+            Some((_, known)) => known.target_refs.push(target),
+            None => self.0.push((ingress.clone(), SecurityPolicySpec { target_refs: vec![target], ..spec })),
+        }
+    }
+
+    /// As objects.
+    pub(crate) fn written(&self) -> Vec<Written> {
+        let mut names = Names::default();
+        let mut write = |(ingress, spec): &(ObjectKey, SecurityPolicySpec)| {
+            let key = named(&ingress.namespace, &names.free(&ingress.namespace, &ingress.name));
+            object::written::<SecurityPolicy>(&key, spec, object::about_own_crd())
+        };
+        self.0.iter().map(&mut write).collect()
+    }
 }
 
 /// The filters of Fairway's own that rules name: rules that do the same name the same.
@@ -87,8 +138,7 @@ impl OwnFilters {
             return key.clone();
         }
         let key = named(&ingress.namespace, &self.names.free(&ingress.namespace, &ingress.name));
-        let about = vec!["Fairway's own: its CRD must be installed (policies.crds.install=true)".to_owned()];
-        self.written.push(object::written::<RouteFilter>(&key, &spec, about));
+        self.written.push(object::written::<RouteFilter>(&key, &spec, object::about_own_crd()));
         self.known.push((key.clone(), spec));
         key
     }
@@ -114,12 +164,18 @@ pub(crate) fn routes(
             for part in block.drafts.chunks(MOST_RULES) {
                 let wanted = format!("{}{}", ingress.name, block.suffix);
                 let key = named(&ingress.namespace, &names.free(&ingress.namespace, &wanted));
-                let part: Vec<_> = part.iter().map(|draft| routes.filters.name(ingress, draft)).collect();
-                let written = match speaks_grpc {
+                let mut part: Vec<_> = part.iter().map(|draft| routes.filters.name(ingress, draft)).collect();
+                let kind = if speaks_grpc { "GRPCRoute" } else { "HTTPRoute" };
+                let is_protected = part.iter().any(|draft| draft.protection.is_some());
+                routes.protections.attach(ingress, kind, &key, &mut part);
+                let mut written = match speaks_grpc {
                     true => grpc_route(&key, &block, &part),
                     false => http_route(&key, &block, &part),
                 };
-                let kind = if speaks_grpc { "GRPCRoute" } else { "HTTPRoute" };
+                if is_protected {
+                    let what = "SecurityPolicies protect it: apply it only where their CRD is installed";
+                    written.about.push(what.to_owned());
+                }
                 routes.of.entry(ingress.clone()).or_default().push(format!("{kind} {key}"));
                 routes.written.push((ingress.clone(), written));
             }
@@ -244,12 +300,16 @@ fn about(drafts: &[Draft]) -> Vec<String> {
 
 /// The same for gRPC, where its matches and filters exist there.
 fn grpc_rule(of: &HttpRouteRule) -> Option<GrpcRouteRule> {
+    if of.retry.is_some() {
+        return None;
+    }
     let matches = of.matches.iter().map(grpc_match).collect::<Option<Vec<_>>>()?;
     let everything = matches.iter().any(|of| *of == GrpcRouteMatch::default());
     Some(GrpcRouteRule {
         matches: if everything { Vec::new() } else { matches },
         filters: of.filters.iter().map(grpc_filter).collect::<Option<_>>()?,
         backend_refs: of.backend_refs.iter().map(grpc_backend).collect(),
+        name: of.name.clone(),
         ..GrpcRouteRule::default()
     })
 }

@@ -22,6 +22,9 @@ pub struct Row {
 
 /// Annotations that decide about rules, matches, filters and backends: what is lost of them, remarks say.
 const CARRIED: &[&str] = &[
+    "affinity",
+    "affinity-canary-behavior",
+    "affinity-mode",
     "app-root",
     "backend-protocol",
     "canary",
@@ -63,6 +66,8 @@ const CARRIED: &[&str] = &[
     "proxy-buffers-number",
     "proxy-connect-timeout",
     "proxy-max-temp-file-size",
+    "proxy-next-upstream",
+    "proxy-next-upstream-tries",
     "proxy-read-timeout",
     "proxy-request-buffering",
     "proxy-send-timeout",
@@ -73,6 +78,15 @@ const CARRIED: &[&str] = &[
     "relative-redirects",
     "rewrite-target",
     "server-alias",
+    "session-cookie-change-on-failure",
+    "session-cookie-conditional-samesite-none",
+    "session-cookie-domain",
+    "session-cookie-expires",
+    "session-cookie-max-age",
+    "session-cookie-name",
+    "session-cookie-path",
+    "session-cookie-samesite",
+    "session-cookie-secure",
     "ssl-passthrough",
     "ssl-redirect",
     "temporal-redirect",
@@ -89,8 +103,6 @@ const USUAL: &[(&str, &str)] = &[
     ("load-balance", "round_robin"),
     ("load-balance", "ewma"),
     ("proxy-http-version", "1.1"),
-    ("proxy-next-upstream", "error timeout"),
-    ("proxy-next-upstream-tries", "3"),
     ("enable-global-auth", "true"),
 ];
 
