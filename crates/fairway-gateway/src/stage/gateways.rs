@@ -167,6 +167,8 @@ impl Gateways {
         let shown = |reading: Option<&Reading>| reading.map(|it| it.client_certificate.clone());
         let frontend = |reading: Option<&Reading>| reading.map(|it| it.frontend.clone());
         let all = shown(before) != shown(after) || frontend(before) != frontend(after);
+        let is_wanted = |reading: Option<&Reading>| reading.is_some_and(|it| it.wanted.is_some());
+        let wanted_changed = is_wanted(before) != is_wanted(after);
         // What a policy can say about one listener depends on the others.
         for reference in old.keys().chain(new.keys()) {
             work.statuses.extend(self.attached.of(reference).cloned());
@@ -183,6 +185,8 @@ impl Gateways {
         for (reference, parent) in new {
             let same = old.get(&reference).is_some_and(|before| *before == parent);
             if same && !all {
+                // Whether the place of the Gateway must be known is a part of what is said of it.
+                work.statuses.extend(Some(reference).filter(|_| wanted_changed));
                 continue;
             }
             work.routes.read.extend(self.routes.by_named.of(&reference).cloned());
