@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::{Template, TemplatePart};
+use crate::{GeoField, Template, TemplatePart};
 
 /// The most parts that a text may have.
 const MAX_PARTS: usize = 16;
@@ -31,8 +31,11 @@ const PLAIN: [(&str, TemplatePart); 15] = [
 /// Makes a part of the name behind its dot.
 type Make = fn(&str) -> Option<TemplatePart>;
 
-/// The others, which name a header, a cookie or a parameter of the query.
-const NAMED: [(&str, Make); 3] = [("header", header), ("cookie", cookie), ("query", argument)];
+/// The others, which name a header, a cookie, a parameter of the query, or what a GeoIP database says of the client's address.
+const NAMED: [(&str, Make); 4] = [("header", header), ("cookie", cookie), ("query", argument), ("geo", geo)];
+
+/// What the variables of ingress-nginx for GeoIP begin with.
+const GEO_VARIABLE: &str = "geoip2_";
 
 /// Reads a text in which parts of a request stand in braces; `{{` and `}}` are braces.
 ///
@@ -97,6 +100,7 @@ fn name(part: &TemplatePart) -> Option<Cow<'static, str>> {
         TemplatePart::Field(name) => named("header", &name.replace('_', "-")),
         TemplatePart::Cookie(name) if is_token(name) => named("cookie", name),
         TemplatePart::Argument(name) if is_token(name) => named("query", name),
+        TemplatePart::Geo(field) => named("geo", &geo_name(*field)),
         part => {
             let known = PLAIN.into_iter().find(|(_, known)| known == part);
             known.map(|(name, _)| Cow::Borrowed(name))
@@ -115,6 +119,16 @@ fn cookie(name: &str) -> Option<TemplatePart> {
 
 fn argument(name: &str) -> Option<TemplatePart> {
     is_token(name).then(|| TemplatePart::Argument(name.into()))
+}
+
+/// `country-code` for `$geoip2_country_code`.
+fn geo(name: &str) -> Option<TemplatePart> {
+    let field = GeoField::ALL.iter().find(|field| geo_name(**field) == name)?;
+    Some(TemplatePart::Geo(*field))
+}
+
+fn geo_name(field: GeoField) -> String {
+    field.name().trim_start_matches(GEO_VARIABLE).replace('_', "-")
 }
 
 /// RFC 9110 §5.6.2, without the braces that no token has.
@@ -149,7 +163,8 @@ mod tests {
     #[test]
     fn every_part_is_written_as_it_is_read() {
         let names = PLAIN.iter().map(|(name, _)| (*name).to_owned());
-        let named = ["header.x-user", "cookie.Sid", "query.page"].map(str::to_owned);
+        let named = ["header.x-user", "cookie.Sid", "query.page", "geo.country-code", "geo.asn"];
+        let named = named.map(str::to_owned);
         for name in names.chain(named) {
             let written = format!("<{{{name}}}>");
             assert_eq!(text(&template(&written).unwrap()), Some(written));
@@ -162,6 +177,8 @@ mod tests {
     fn what_is_no_part_is_named() {
         for (wrong, problem) in [
             ("{request.body}", "has {request.body}, which is no part of a request"),
+            ("{geo.country_code}", "has {geo.country_code}, which is no part of a request"),
+            ("{geo.city-country-code}", "has {geo.city-country-code}, which is no part of a request"),
             ("{header.}", "has {header.}, which is no part of a request"),
             ("{header.a b}", "has {header.a b}, which is no part of a request"),
             ("{}", "has {}, which is no part of a request"),
