@@ -28,6 +28,7 @@ mod buffers;
 mod cause;
 mod checks;
 mod compression;
+pub mod cryptography;
 mod downstream;
 mod exchange;
 mod fault;

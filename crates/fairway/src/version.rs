@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use fairway_proxy::cryptography;
 
 /// The revision of the sources.
 pub(crate) const REVISION: &str = match option_env!("FAIRWAY_REVISION") {
@@ -15,6 +16,10 @@ pub(crate) const REVISION: &str = match option_env!("FAIRWAY_REVISION") {
 pub(crate) fn print() -> Result<ExitCode> {
     let (architecture, system) = (std::env::consts::ARCH, std::env::consts::OS);
     let version = env!("CARGO_PKG_VERSION");
-    writeln!(std::io::stdout(), "fairway {version}\nrevision {REVISION}\ntarget {architecture}-{system}")?;
+    writeln!(
+        std::io::stdout(),
+        "fairway {version}\nrevision {REVISION}\ntarget {architecture}-{system}\ncryptography {}",
+        cryptography::MODULE
+    )?;
     Ok(ExitCode::SUCCESS)
 }

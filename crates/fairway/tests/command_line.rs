@@ -223,4 +223,5 @@ fn version_names_what_was_built() {
     let (code, said) = fairway(&["version"]);
     assert_eq!(code, 0);
     assert!(said.starts_with(concat!("fairway ", env!("CARGO_PKG_VERSION"))), "{said}");
+    assert!(said.ends_with("\ncryptography AWS-LC\n"), "{said}");
 }

@@ -19,7 +19,9 @@ pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
         provider.cipher_suites.retain(|suite| suite.tls13().is_some());
         provider.cipher_suites.extend(suites.iter().copied().map(suite));
     }
-    if is_ring_faster() {
+    if cfg!(feature = "fips") {
+        provider.cipher_suites.retain(SupportedCipherSuite::fips);
+    } else if is_ring_faster() {
         provider.cipher_suites.iter_mut().for_each(|suite| *suite = of_ring(*suite));
     }
     provider
@@ -34,7 +36,20 @@ pub(crate) fn groups(allowed: &[KeyExchange]) -> Vec<&'static dyn SupportedKxGro
         KeyExchange::Secp256r1 => kx_group::SECP256R1,
         KeyExchange::Secp384r1 => kx_group::SECP384R1,
     };
-    allowed.iter().map(group).collect()
+    let groups: Vec<_> = allowed.iter().map(group).collect();
+    match cfg!(feature = "fips") {
+        true => approved(&groups),
+        false => groups,
+    }
+}
+
+/// Those that the FIPS module has approved; all of these where none is left, since without groups there is no handshake.
+fn approved(groups: &[&'static dyn SupportedKxGroup]) -> Vec<&'static dyn SupportedKxGroup> {
+    let mut approved: Vec<_> = groups.iter().copied().filter(|group| group.fips()).collect();
+    if approved.is_empty() {
+        approved = aws_lc_rs::default_provider().kx_groups;
+    }
+    approved
 }
 
 /// On CPUs with VAES for AVX2 but not for AVX-512, as AMD's Zen 3, AES-GCM of AWS-LC uses neither, and that of ring takes half of the
@@ -153,5 +168,30 @@ fn suite(suite: CipherSuite) -> SupportedCipherSuite {
         CipherSuite::EcdheRsaChaCha20 => known::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
         CipherSuite::EcdheEcdsaAes128 => known::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
         CipherSuite::EcdheRsaAes128 => known::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    }
+}
+
+#[cfg(all(test, feature = "fips"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_fips_module_has_not_approved_is_never_offered() {
+        let all = [
+            CipherSuite::EcdheEcdsaAes256,
+            CipherSuite::EcdheRsaAes256,
+            CipherSuite::EcdheEcdsaChaCha20,
+            CipherSuite::EcdheRsaChaCha20,
+            CipherSuite::EcdheEcdsaAes128,
+            CipherSuite::EcdheRsaAes128,
+        ];
+        for suites in [&[][..], &all, &all[2..4]] {
+            assert!(provider(suites).fips(), "{suites:?}");
+        }
+        for allowed in [&[][..], &KeyExchange::ALL, &[KeyExchange::X25519]] {
+            let groups = groups(allowed);
+            assert!(!groups.is_empty() && groups.iter().all(|group| group.fips()), "{groups:?}");
+        }
+        assert_eq!(groups(&[])[0].name(), kx_group::X25519MLKEM768.name());
     }
 }

@@ -23,14 +23,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::{iter, mem, thread};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use fairway_control::Pipeline;
 use fairway_control::admin::{Admin, AdminServer, Audience, Identity, Pages, Pieces, Scrapes};
 use fairway_model::Location;
 use fairway_objects::external::refusal;
 use fairway_proxy::{
-    GeoIp, Inherited, ProxyOptions, SelfSigned, SessionTickets, Stapling, TraceSender, passed_sockets,
-    refuse_huge_pages,
+    GeoIp, Inherited, ProxyOptions, SelfSigned, SessionTickets, Stapling, TraceSender, cryptography,
+    passed_sockets, refuse_huge_pages,
 };
 
 use crate::args::{ReportArgs, RunArgs, TelemetryFlags};
@@ -44,6 +44,7 @@ use upgrade::Start;
 ///
 /// `lost` is what flags of another controller ask for in vain.
 pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
+    cryptography::verify().map_err(|why| anyhow!("the {} cannot be used: {why}", cryptography::MODULE))?;
     // Before anything is opened.
     let passed = passed_sockets().context("the sockets of the service manager")?;
     let source = args.validated()?;
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
     let addresses = &args.listen.addresses;
     tracing::info!(
         http = ?addresses.http, https = ?addresses.https, admin = %addresses.admin,
-        source = %feed, version = env!("CARGO_PKG_VERSION"), "serving"
+        source = %feed, version = env!("CARGO_PKG_VERSION"), cryptography = cryptography::MODULE, "serving"
     );
     proxy.wait_until_drained();
     if let Err(error) = last_words::tell_what_was_cut(&proxy.handle(), args.drain.options().timeout) {
