@@ -43,6 +43,9 @@
 - apiGroups: [fairway.dev]
   resources: [clienttrafficpolicies, backendtrafficpolicies, securitypolicies, extensionpolicies, httproutefilters]
   verbs: [get, list, watch]
+- apiGroups: [multicluster.x-k8s.io]
+  resources: [serviceimports]
+  verbs: [get, list, watch]
 {{- if .Values.status.enabled }}
 - apiGroups: [gateway.networking.k8s.io]
   resources:

@@ -152,6 +152,7 @@ func gateways(namespace string) []string {
 		found = append(found, kind+" get list watch", kind+"/status update patch")
 	}
 	found = append(found, namespace+" fairway.dev/httproutefilters get list watch")
+	found = append(found, namespace+" multicluster.x-k8s.io/serviceimports get list watch")
 	return found
 }
 

@@ -10,9 +10,9 @@ use fairway_objects::gateway_api::{
     BackendObjectReference, BackendRef as StreamBackendRef, GrpcBackendRef, HttpBackendRef,
 };
 use fairway_objects::inputs::Inputs;
+use fairway_objects::kinds::MULTICLUSTER_GROUP;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::policies::ServiceReference;
-use fairway_objects::service::KeptService;
 use fairway_objects::transport::{PolicyTls, Transport, is_port_of};
 use k8s_openapi::api::core::v1::ServicePort;
 
@@ -244,6 +244,9 @@ impl<'a> Resolver<'a> {
     ) -> Result<BackendRef, Fault> {
         let group = reference.group.unwrap_or_default();
         let kind = reference.kind.unwrap_or("Service");
+        if (group, kind) == (MULTICLUSTER_GROUP, "ServiceImport") {
+            return self.import(service, port, session, found);
+        }
         if !matches!((group, kind), ("" | "core", "Service")) {
             let problem = format!("{} is no kind of backend", condition::kind(group, kind));
             return Err(Fault::new("InvalidKind", problem));
@@ -261,7 +264,7 @@ impl<'a> Resolver<'a> {
             return Err(missing(format!("no port of Service {service} is named")));
         }
         let protocol = self.speaks.port_protocol();
-        let found_port = service_port(&object.object, port, protocol);
+        let found_port = service_port(&object.object.ports, port, protocol);
         if found_port.is_none() && !object.object.ports.is_empty() {
             let of = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
             return Err(missing(format!("Service {service} has no port {port}{of}")));
@@ -291,6 +294,53 @@ impl<'a> Resolver<'a> {
             Err(ResolveError::External) => {
                 Err(missing(format!("Service {service} is of type ExternalName, and such are not served")))
             }
+        }
+    }
+
+    /// A port of a ServiceImport (GEP-1748). Policies are for Services: none holds for it.
+    fn import(
+        self,
+        import: &ObjectKey,
+        port: &str,
+        session: Option<&Arc<SessionCookie>>,
+        found: &mut References,
+    ) -> Result<BackendRef, Fault> {
+        found.add_service(import);
+        let from = Referrer { kind: self.route.kind, namespace: &self.route.key.namespace };
+        if !grant::permits(self.inputs.resources, from, Kind::ServiceImport, import) {
+            let problem = format!("no ReferenceGrant lets it refer to ServiceImport {import}");
+            return Err(Fault::new("RefNotPermitted", problem));
+        }
+        let missing = |problem: String| Fault::new("BackendNotFound", problem);
+        let object = self.inputs.resources.gateway.imports.get(import);
+        let object = object.ok_or_else(|| missing(format!("ServiceImport {import} does not exist")))?;
+        let written = service_port(&object.object.spec.ports, port, self.speaks.port_protocol());
+        let transport = match self.speaks {
+            Speaks::ClientTls | Speaks::Bytes => Transport::Tcp,
+            Speaks::Datagrams => Transport::Udp,
+            Speaks::Grpc => Transport::H2c,
+            Speaks::PickerGrpc => {
+                return Err(Fault::new("InvalidKind", "a ServiceImport cannot pick endpoints".to_owned()));
+            }
+            Speaks::Http => match written.and_then(|port| port.app_protocol.as_deref()) {
+                Some("kubernetes.io/wss") => {
+                    let problem = format!(
+                        "ServiceImport {import} asks for kubernetes.io/wss, and TLS is not spoken to it"
+                    );
+                    return Err(Fault::new("UnsupportedProtocol", problem));
+                }
+                _ => Transport::Plain,
+            },
+        };
+        let balance =
+            Balance { balancing: Balancing::PeakEwma, cookie: session.cloned(), ..Balance::default() };
+        let backend = BackendRef::of_import(import.clone(), port.into(), &transport, &balance);
+        match backend.target(self.inputs) {
+            Ok(_) => Ok(backend),
+            Err(ResolveError::NoPort { known }) => {
+                Err(missing(format!("ServiceImport {import} has no port {port}; it has {known}")))
+            }
+            Err(_) => Err(missing(format!("ServiceImport {import} does not exist"))),
         }
     }
 
@@ -343,14 +393,14 @@ fn port_name(port: Option<&ServicePort>) -> Option<&str> {
 
 /// The port of that number: unlike an Ingress, a route names no target port.
 fn service_port<'s>(
-    service: &'s KeptService,
+    ports: &'s [ServicePort],
     number: &str,
     protocol: PortProtocol,
 ) -> Option<&'s ServicePort> {
-    service
-        .ports
-        .iter()
-        .find(|port| port.port.to_string() == number && is_port_of(protocol, port.protocol.as_deref()))
+    let is_named = |port: &&ServicePort| {
+        port.port.to_string() == number && is_port_of(protocol, port.protocol.as_deref())
+    };
+    ports.iter().find(is_named)
 }
 
 impl<'a> From<&'a ServiceReference> for Reference<'a> {

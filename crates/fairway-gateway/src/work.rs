@@ -134,6 +134,7 @@ impl Gateways {
             Kind::Placement => drop(work.places.insert(key.clone())),
             Kind::Published => work.places.extend(self.shared_gateways().cloned()),
             Kind::Releases => work.classes.extend(gateway.classes.keys().cloned()),
+            Kind::ServiceImport => work.routes.read.extend(self.routes.by_service.of(key).cloned()),
             Kind::Service => {
                 work.routes.read.extend(self.routes.by_service.of(key).cloned());
                 work.policies.extend(self.attached.asking(key).cloned());

@@ -16,6 +16,7 @@ use crate::support::{NOW, object};
 
 const GROUP: &str = "gateway.networking.k8s.io/v1";
 const INFERENCE: &str = "inference.networking.k8s.io";
+const MULTICLUSTER: &str = "multicluster.x-k8s.io";
 
 /// The same certificates in all cases: making one takes long.
 static SECRETS: LazyLock<[Value; 2]> = LazyLock::new(|| {
@@ -119,8 +120,9 @@ fn parent() -> impl Strategy<Value = Value> {
 }
 
 fn backend() -> impl Strategy<Value = Value> {
-    (0..2_u32, namespace(), 0..4_u32).prop_map(|(at, namespace, of)| match of {
+    (0..2_u32, namespace(), 0..5_u32).prop_map(|(at, namespace, of)| match of {
         0 => json!({"group": INFERENCE, "kind": "InferencePool", "name": format!("i{at}"), "namespace": namespace}),
+        1 => json!({"group": MULTICLUSTER, "kind": "ServiceImport", "name": format!("v{at}"), "namespace": namespace, "port": 80}),
         _ => json!({"name": format!("v{at}"), "namespace": namespace, "port": 80}),
     })
 }
@@ -228,6 +230,26 @@ fn pool_or_pod() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A ServiceImport with the name of a Service, or a slice that may be one of either, or of both.
+fn import_or_slice() -> impl Strategy<Value = Value> {
+    (0..2_u32, 0..3_u32, 0..3_u32, namespace()).prop_map(|(at, service, import, namespace)| {
+        if service == 0 {
+            return json!({"apiVersion": format!("{MULTICLUSTER}/v1alpha1"), "kind": "ServiceImport",
+                          "metadata": metadata(namespace, &format!("v{at}"), 0),
+                          "spec": {"ports": [{"port": 80 + import, "name": "web"}]}});
+        }
+        let mut slice = metadata(namespace, &format!("e{at}"), 0);
+        if service == 1 {
+            slice["labels"]["kubernetes.io/service-name"] = json!("v0");
+        }
+        if import > 0 {
+            slice["labels"]["multicluster.kubernetes.io/service-name"] = json!(format!("v{}", import - 1));
+        }
+        json!({"kind": "EndpointSlice", "metadata": slice, "addressType": "IPv4",
+               "ports": [{"name": "web", "port": 3000}], "endpoints": [{"addresses": [format!("10.8.0.{at}")]}]})
+    })
+}
+
 fn other() -> impl Strategy<Value = Value> {
     let kinds = vec![
         "HTTPRoute",
@@ -249,7 +271,8 @@ fn other() -> impl Strategy<Value = Value> {
             let spec = json!({
                 "from": [{"group": group, "kind": kind, "namespace": from}],
                 "to": [{"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"},
-                       {"group": INFERENCE, "kind": "InferencePool"}],
+                       {"group": INFERENCE, "kind": "InferencePool"},
+                       {"group": MULTICLUSTER, "kind": "ServiceImport"}],
             });
             json!({"apiVersion": GROUP, "kind": "ReferenceGrant", "metadata": metadata(to, kind, 0), "spec": spec})
         }),
@@ -293,6 +316,7 @@ fn other() -> impl Strategy<Value = Value> {
         }),
         (0..2_usize).prop_map(|at| SECRETS[at].clone()),
         pool_or_pod(),
+        import_or_slice(),
         (80..83_u16, namespace()).prop_map(|(port, namespace)| {
             let port = port.to_string();
             json!({"kind": "ConfigMap", "metadata": metadata("a", "tcp", 0), "data": {port: format!("{namespace}/v0:80")}})
@@ -390,6 +414,8 @@ fn removal() -> impl Strategy<Value = Edit> {
         (Kind::Service, "v"),
         (Kind::BackendTlsPolicy, "p"),
         (Kind::InferencePool, "i"),
+        (Kind::ServiceImport, "v"),
+        (Kind::EndpointSlice, "e"),
         (Kind::RouteFilter, "f"),
         (Kind::Pod, "i"),
         (Kind::ClientTrafficPolicy, "q"),

@@ -24,7 +24,7 @@ use crate::transport::{Transport, is_port_of};
 pub struct BackendRef {
     /// Its name in the configuration.
     pub key: BackendKey,
-    /// The Service, or the InferencePool; without namespace where a URL names another host.
+    /// The Service, the InferencePool or the ServiceImport; without namespace where a URL names another host.
     pub service: ObjectKey,
     /// As the rule wrote it.
     pub port: Arc<str>,
@@ -87,6 +87,8 @@ pub enum Via {
     ClusterAddress,
     /// Nothing: it is an InferencePool, and its Pods are the endpoints.
     Pool,
+    /// Nothing: it is a ServiceImport, and the endpoints of its slices are those of a set of clusters.
+    Import,
 }
 
 /// Where the addresses of a Service and port come from.
@@ -130,6 +132,13 @@ impl BackendRef {
         let key = BackendKey(format!("InferencePool/{pool}{}", balance.suffix()).into());
         let own = Self::new(pool, Arc::default(), &Transport::Plain, balance);
         Self { key, via: Via::Pool, ..own }
+    }
+
+    /// A port of a ServiceImport.
+    #[must_use]
+    pub fn of_import(import: ObjectKey, port: Arc<str>, transport: &Transport, balance: &Balance) -> Self {
+        let own = Self::new(import, port, transport, balance);
+        Self { key: BackendKey(format!("ServiceImport/{}", own.key).into()), via: Via::Import, ..own }
     }
 
     /// What a URL names: the Service, where it exists, else whatever the name stands for.
@@ -206,6 +215,16 @@ impl BackendRef {
             let exists = inputs.resources.gateway.pools.contains_key(&self.service);
             return if exists { Ok(Target::Pool) } else { Err(ResolveError::NoService) };
         }
+        let protocol = self.transport.port_protocol();
+        if self.via == Via::Import {
+            let import =
+                inputs.resources.gateway.imports.get(&self.service).ok_or(ResolveError::NoService)?;
+            let ports = &*import.object.spec.ports;
+            return match service_port(ports, &self.port, protocol) {
+                Some(port) => Ok(Target::Slices(choice(port, protocol))),
+                None => Err(ResolveError::NoPort { known: known_ports(ports) }),
+            };
+        }
         let service = match (inputs.resources.services.get(&self.service), &self.by_url) {
             (Some(service), _) => service,
             (None, Some(by_url)) if by_url.purpose == Purpose::Firewall => return self.given(by_url),
@@ -222,7 +241,6 @@ impl BackendRef {
                 ExternalNames::Resolved => self.external(name, ports),
             };
         }
-        let protocol = self.transport.port_protocol();
         if let Some(port) = service_port(ports, &self.port, protocol) {
             let cluster =
                 (self.via == Via::ClusterAddress).then(|| cluster_address(&service.object, port, inputs));
@@ -285,9 +303,9 @@ fn cluster_address(service: &KeptService, port: &ServicePort, inputs: Inputs<'_>
     Some(SocketAddr::new(ip, u16::try_from(port.port).ok()?))
 }
 
-/// What the port of a Service says that it speaks.
-fn app_protocol<'s>(service: &'s KeptService, port: &str, protocol: PortProtocol) -> Option<&'s str> {
-    service_port(&service.ports, port, protocol)?.app_protocol.as_deref()
+/// What a port says that it speaks.
+fn app_protocol<'s>(ports: &'s [ServicePort], port: &str, protocol: PortProtocol) -> Option<&'s str> {
+    service_port(ports, port, protocol)?.app_protocol.as_deref()
 }
 
 fn choice(port: &ServicePort, protocol: PortProtocol) -> PortChoice {
@@ -349,8 +367,12 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
     if reference.via == Via::Pool {
         return build_of_pool(reference, inputs);
     }
-    let service = inputs.resources.services.get(&reference.service);
+    let resources = inputs.resources;
+    let is_import = reference.via == Via::Import;
+    let import = resources.gateway.imports.get(&reference.service).filter(|_| is_import);
+    let service = resources.services.get(&reference.service).filter(|_| !is_import);
     let origin = match (service, &reference.by_url) {
+        _ if is_import => import?.origin(Kind::ServiceImport, &reference.service, ""),
         (Some(service), _) => service.origin(Kind::Service, &reference.service, ""),
         (None, Some(by_url)) => Origin::object("Host", "", &by_url.host),
         (None, None) => return None,
@@ -359,7 +381,16 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
     let endpoints = match reference.target(inputs).ok()? {
         Target::Slices(port) => {
             diagnostics.extend((reference.via == Via::ClusterAddress).then(|| no_cluster_address(&origin)));
-            endpoints::of_service(&reference.service, &port, inputs, &mut diagnostics)
+            match is_import {
+                true => {
+                    let slices = resources.slices_of_import(&reference.service);
+                    endpoints::of_slices(slices, &port, inputs, &mut diagnostics)
+                }
+                false => {
+                    let slices = resources.slices_of(&reference.service);
+                    endpoints::of_slices(slices, &port, inputs, &mut diagnostics)
+                }
+            }
         }
         Target::Pool => return None,
         Target::Cluster(address) => vec![Endpoint::at(address)],
@@ -381,7 +412,9 @@ pub fn build(reference: &BackendRef, inputs: Inputs<'_>) -> Option<(Backend, Vec
         diagnostics.push(no_endpoints(reference, &origin));
     }
     let protocol = reference.transport.port_protocol();
-    let app_protocol = service.and_then(|service| app_protocol(&service.object, &reference.port, protocol));
+    let ports = import.map(|import| &*import.object.spec.ports);
+    let ports = ports.or_else(|| service.map(|service| &*service.object.ports));
+    let app_protocol = ports.and_then(|ports| app_protocol(ports, &reference.port, protocol));
     if let Some((problem, consequence)) = app_protocol.and_then(|name| reference.transport.ignores(name)) {
         let origin = origin.at("spec.ports");
         let problem = format!("port {}: {problem}", reference.port);

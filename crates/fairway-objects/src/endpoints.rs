@@ -9,7 +9,7 @@ use fairway_model::{Endpoint, PortProtocol};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::external;
 use crate::inputs::Inputs;
-use crate::object::{Kind, ObjectKey};
+use crate::object::{Kind, ObjectKey, Sourced};
 use crate::options::{LoopbackEndpoints, Options};
 use crate::slice::{Condition, EndpointSlice, SliceAddress};
 use crate::transport::is_port_of;
@@ -27,15 +27,15 @@ pub struct PortChoice {
 
 type Addresses = BTreeMap<SocketAddr, Endpoint>;
 
-/// The endpoints of a Service's port, of all its slices, each address once, in order of address.
-pub(crate) fn of_service(
-    service: &ObjectKey,
+/// The endpoints of a port in slices, each address once, in order of address.
+pub(crate) fn of_slices<'s>(
+    slices: impl Iterator<Item = (&'s ObjectKey, &'s Sourced<EndpointSlice>)>,
     port: &PortChoice,
     inputs: Inputs<'_>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Endpoint> {
     let (mut ready, mut last_resort) = (Addresses::new(), Addresses::new());
-    for (key, slice) in inputs.resources.slices_of(service) {
+    for (key, slice) in slices {
         let numbers = numbers(&slice.object, port);
         for entry in &slice.object.addresses {
             let SliceAddress { endpoint, condition, address, .. } = entry;

@@ -15,6 +15,7 @@ use crate::gateway_api::{
 };
 use crate::inference::InferencePool;
 use crate::kinds::{GATEWAY_KINDS, types};
+use crate::multicluster::ServiceImport;
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef, Sourced};
 use crate::placement::{Address, Placement};
 use crate::policies::{
@@ -49,6 +50,8 @@ pub struct GatewayResources {
     pub filters: OrdMap<ObjectKey, Sourced<RouteFilter>>,
     /// InferencePools.
     pub pools: OrdMap<ObjectKey, Sourced<InferencePool>>,
+    /// ServiceImports.
+    pub imports: OrdMap<ObjectKey, Sourced<ServiceImport>>,
     /// Where Gateways are.
     pub placements: OrdMap<ObjectKey, Arc<Placement>>,
     /// The releases of the installed CRDs.

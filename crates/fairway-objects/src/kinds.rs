@@ -50,6 +50,7 @@ macro_rules! table_of_kinds {
                 ExtensionPolicy      ["v1alpha1"]                    Nowhere   (policies.extensions);
                 RouteFilter          ["v1alpha1"]                    Nowhere   (filters);
                 InferencePool        ["v1"]                          Nowhere   (pools);
+                ServiceImport        ["v1alpha1"]                    Nowhere   (imports);
             }
         }
     };
@@ -97,6 +98,7 @@ pub mod types {
 
     pub use crate::gateway_api::*;
     pub use crate::inference::InferencePool;
+    pub use crate::multicluster::ServiceImport;
     pub use crate::pod::Pod;
     pub use crate::policies::*;
     pub use crate::slice::EndpointSlice;
@@ -108,6 +110,9 @@ pub const GROUP: &str = <types::Gateway as Resource>::GROUP;
 pub const POLICY_GROUP: &str = crate::policies::GROUP;
 /// The API group of the Gateway API Inference Extension.
 pub const INFERENCE_GROUP: &str = <types::InferencePool as Resource>::GROUP;
+
+/// The API group of the Multi-Cluster Services API.
+pub const MULTICLUSTER_GROUP: &str = <types::ServiceImport as Resource>::GROUP;
 
 /// How a kind is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

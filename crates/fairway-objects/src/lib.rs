@@ -37,6 +37,7 @@ mod key;
 pub mod kinds;
 mod lines;
 pub mod manifest;
+pub mod multicluster;
 pub mod object;
 pub mod options;
 pub mod own;

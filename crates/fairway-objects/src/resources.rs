@@ -71,6 +71,8 @@ pub struct Resources {
     service_addresses: Users<IpAddr, ObjectKey>,
     /// The slices of each Service.
     service_slices: Users<ObjectKey, ObjectKey>,
+    /// The slices of each ServiceImport.
+    import_slices: Users<ObjectKey, ObjectKey>,
 }
 
 impl Change {
@@ -153,6 +155,14 @@ impl Resources {
         self.service_slices.of(service).filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
     }
 
+    /// The slices of a ServiceImport, by name.
+    pub(crate) fn slices_of_import(
+        &self,
+        import: &ObjectKey,
+    ) -> impl Iterator<Item = (&ObjectKey, &Sourced<EndpointSlice>)> {
+        self.import_slices.of(import).filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
+    }
+
     /// The Pods of a namespace, by name.
     pub(crate) fn pods_in(&self, namespace: &Arc<str>) -> impl Iterator<Item = (&ObjectKey, &Sourced<Pod>)> {
         let first = ObjectKey { namespace: namespace.clone(), name: Arc::default() };
@@ -197,6 +207,9 @@ impl Resources {
                 if let Some(service) = it.service() {
                     self.service_slices.add(&service, key.clone());
                 }
+                if let Some(import) = it.import() {
+                    self.import_slices.add(&import, key.clone());
+                }
                 keep(&mut self.slices, key, it, source);
             }
             of_gateways => self.gateway.set(&key, of_gateways, source),
@@ -225,6 +238,9 @@ impl Resources {
         let Some(old) = self.slices.remove(key) else { return };
         if let Some(service) = old.object.service() {
             self.service_slices.remove(&service, key);
+        }
+        if let Some(import) = old.object.import() {
+            self.import_slices.remove(&import, key);
         }
     }
 }

@@ -16,6 +16,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::key::ObjectKey;
+use crate::multicluster::IMPORT_LABEL;
 use crate::shared::{self, Recent};
 
 /// The label of an EndpointSlice with the name of its Service (EndpointSlice API reference).
@@ -39,6 +40,8 @@ pub struct EndpointSlice {
     pub key: ObjectKey,
     /// The Service that it belongs to, by its name in the same namespace.
     pub service: Option<Arc<str>>,
+    /// The ServiceImport that it belongs to, by its name in the same namespace.
+    pub import: Option<Arc<str>>,
     /// Its ports, as they are written. Most slices have the same as their neighbours, and share them.
     pub ports: Arc<[EndpointPort]>,
     /// The addresses of all its endpoints, in its order.
@@ -78,6 +81,13 @@ impl EndpointSlice {
         let name = self.service.clone()?;
         Some(ObjectKey { namespace: self.key.namespace.clone(), name })
     }
+
+    /// The ServiceImport that it belongs to.
+    #[must_use]
+    pub fn import(&self) -> Option<ObjectKey> {
+        let name = self.import.clone()?;
+        Some(ObjectKey { namespace: self.key.namespace.clone(), name })
+    }
 }
 
 impl Resource for EndpointSlice {
@@ -104,10 +114,11 @@ pub struct SliceForm<M> {
 impl<M> SliceForm<M> {
     /// What is kept of the slice, which has this name and these labels.
     pub fn kept(self, key: ObjectKey, labels: Option<&BTreeMap<String, String>>) -> EndpointSlice {
-        let service = labels.and_then(|labels| labels.get(SERVICE_LABEL)).map(|name| shared::text(name));
+        let named = |label| labels.and_then(|labels| labels.get(label)).map(|name| shared::text(name));
+        let (service, import) = (named(SERVICE_LABEL), named(IMPORT_LABEL));
         let ports = PORTS.with_borrow_mut(|recent| recent.shared(self.ports.unwrap_or_default().into()));
         let Addresses(addresses) = self.endpoints.unwrap_or_default();
-        EndpointSlice { key, service, ports, addresses: addresses.into() }
+        EndpointSlice { key, service, import, ports, addresses: addresses.into() }
     }
 }
 

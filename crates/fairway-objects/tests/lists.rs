@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use fairway_objects::kinds::{ApiResource, GATEWAY_KINDS, GROUP, INFERENCE_GROUP, KINDS, Kind, POLICY_GROUP};
+use fairway_objects::kinds::{
+    ApiResource, GATEWAY_KINDS, GROUP, INFERENCE_GROUP, KINDS, Kind, MULTICLUSTER_GROUP, POLICY_GROUP,
+};
 use fairway_objects::manifest::{self, Schema};
 use serde::Deserialize;
 
@@ -51,7 +53,7 @@ fn read(known: &ApiResource) -> String {
 
 #[test]
 fn the_chart_grants_what_each_kind_of_the_gateway_api_needs_and_no_more() {
-    let of_gateways = [GROUP, POLICY_GROUP];
+    let of_gateways = [GROUP, POLICY_GROUP, MULTICLUSTER_GROUP];
     let templates = [
         ("gateways", true, &of_gateways[..]),
         ("cluster", false, &of_gateways),
@@ -111,7 +113,7 @@ fn documents_and_scripts_name_each_kind() {
                 let saved = conformance.split(['=', ',', '\n', '"']).any(|word| word == known.resource);
                 assert!(saved, "conformance/gateway/run does not save {}", known.resource);
             }
-            // Clusters of the conformance tests have no CRDs of the Inference Extension.
+            // Clusters of the conformance tests have no CRDs of the Inference Extension and of the Multi-Cluster Services API.
             _ => {}
         }
     }

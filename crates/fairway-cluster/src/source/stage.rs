@@ -144,6 +144,7 @@ fn consequence(watched: Watched, listed: bool) -> &'static str {
         }
         Kind::RouteFilter => "rules that name such filters there are answered 500",
         Kind::InferencePool => "shares of routes to InferencePools there are answered 500",
+        Kind::ServiceImport => "shares of routes to ServiceImports there are answered 500",
         Kind::Pod => "InferencePools there have no endpoints",
         Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute => {
             "no such route there is served"

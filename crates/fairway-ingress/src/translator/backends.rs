@@ -8,22 +8,36 @@ use fairway_objects::diagnostic::Scope;
 use fairway_objects::few::Few;
 use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
+use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Resources;
+use imbl::OrdMap;
 
 use crate::translator::state::{BackendMemo, BackendUser, CertificateUser, State};
 use crate::translator::work::Work;
+
+/// Remembers what a slice belongs to, or forgets it; gives what it belonged to.
+fn exchange(
+    owners: &mut OrdMap<ObjectKey, ObjectKey>,
+    slice: &ObjectKey,
+    owner: Option<&ObjectKey>,
+) -> Option<ObjectKey> {
+    match owner {
+        Some(owner) => owners.insert(slice.clone(), owner.clone()),
+        None => owners.remove(slice),
+    }
+}
 
 impl State {
     /// Marks the backends whose slices changed: those of the Service that each names, and named before.
     pub(super) fn assign_slices(&mut self, resources: &Resources, work: &mut Work) {
         for key in filling(std::mem::take(&mut work.slices)) {
-            let service = resources.slices.get(&key).and_then(|slice| slice.object.service());
-            let before = match &service {
-                Some(service) => self.slice_services.insert(key, service.clone()),
-                None => self.slice_services.remove(&key),
-            };
-            for service in before.iter().chain(&service) {
-                work.backends.extend(self.dependencies.backends.of(service).cloned());
+            let slice = resources.slices.get(&key).map(|slice| &slice.object);
+            let service = slice.and_then(|slice| slice.service());
+            let import = slice.and_then(|slice| slice.import());
+            let service_before = exchange(&mut self.slice_services, &key, service.as_ref());
+            let import_before = exchange(&mut self.slice_imports, &key, import.as_ref());
+            for named in [service, service_before, import, import_before].iter().flatten() {
+                work.backends.extend(self.dependencies.backends.of(named).cloned());
             }
         }
     }

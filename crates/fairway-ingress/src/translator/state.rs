@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) certificate_users: Users<ObjectKey, CertificateUser>,
     /// The Service of each slice.
     pub(super) slice_services: OrdMap<ObjectKey, ObjectKey>,
+    /// The ServiceImport of each slice that has one.
+    pub(super) slice_imports: OrdMap<ObjectKey, ObjectKey>,
     pub(super) current: Translation,
 }
 
@@ -123,6 +125,7 @@ impl State {
             certificates: Certificates::default(),
             certificate_users: Users::default(),
             slice_services: OrdMap::new(),
+            slice_imports: OrdMap::new(),
             current: Translation { config, ..Translation::default() },
         }
     }

@@ -61,7 +61,9 @@ pub(super) fn touched(
             Kind::IngressClass => work.classes = true,
             Kind::EndpointSlice => drop(work.slices.insert(key.clone())),
             Kind::Pod => work.backends.extend(dependencies.pools.of(&key.namespace).cloned()),
-            Kind::InferencePool => work.backends.extend(dependencies.backends.of(key).cloned()),
+            Kind::InferencePool | Kind::ServiceImport => {
+                work.backends.extend(dependencies.backends.of(key).cloned());
+            }
             Kind::Service => {
                 mark_service(state, key, resources, &mut work);
                 if options.defaults.backend.as_ref() == Some(key) {
