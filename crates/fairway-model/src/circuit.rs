@@ -14,12 +14,24 @@ pub struct BackendLimits {
     /// Requests, and forwarded connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<NonZeroU32>,
+    /// Requests that await a response, a number that moves with how long responses take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<AdaptiveConcurrency>,
     /// Requests that wait because one of these limits is reached.
     #[serde(skip_serializing_if = "is_zero")]
     pub pending: u32,
     /// Requests of which an attempt follows another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
+}
+
+/// Between which numbers a limit moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AdaptiveConcurrency {
+    /// The limit is never lower; it begins here.
+    pub minimum: NonZeroU32,
+    /// The limit is never higher; at least the minimum.
+    pub maximum: NonZeroU32,
 }
 
 fn is_zero(number: &u32) -> bool {

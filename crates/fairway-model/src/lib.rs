@@ -67,7 +67,7 @@ pub use bodies::{BodyHandling, smaller_limit};
 pub use buffering::{BodyBuffer, Buffering};
 pub use certificate::{Certificate, CertificateKey, ClientDemand, ClientVerification, Issued, PrivateKey};
 pub use cipher_list::CipherList;
-pub use circuit::{BackendLimits, RetryBudget};
+pub use circuit::{AdaptiveConcurrency, BackendLimits, RetryBudget};
 pub use compression::{CodingRule, Compression, ContentCoding};
 pub use condition::{ChosenFields, Condition, Content, Manner, OF_SUCCESS, Respond, Test};
 pub use config::Config;

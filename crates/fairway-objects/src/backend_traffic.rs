@@ -4,7 +4,7 @@
 use std::num::{NonZeroU8, NonZeroU32};
 use std::time::Duration;
 
-use fairway_model::{BackendLimits, Ejection, LatencyEjection};
+use fairway_model::{AdaptiveConcurrency, BackendLimits, Ejection, LatencyEjection};
 
 use crate::duration;
 use crate::external_processor::InvalidField;
@@ -23,6 +23,10 @@ pub const DEFAULT_FACTOR: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
 pub const DEFAULT_RESPONSES: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
 /// How long latencies are measured, where nothing is said.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
+/// The least that a moving limit of concurrency may be, where nothing is said.
+pub const DEFAULT_MIN_CONCURRENCY: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
+/// The most that it may be, where nothing is said.
+pub const DEFAULT_MAX_CONCURRENCY: NonZeroU32 = NonZeroU32::new(1000).expect("1000 is not 0");
 const INTERVALS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3600)];
 const MAX: i64 = u32::MAX as i64;
 
@@ -97,15 +101,17 @@ pub struct Limits {
 /// # Errors
 /// The first field that cannot be used.
 pub fn limits(of: &types::BackendLimits) -> Result<Limits, InvalidField> {
-    let some = |field: &str, value| Ok(number::<u32>(field, value, 1..=MAX)?.and_then(NonZeroU32::new));
     let (requests, connections) = (some("requests", of.requests)?, some("connections", of.connections)?);
+    let concurrency = of.adaptive_concurrency.as_ref().map(concurrency).transpose()?;
     let pending: Option<u32> = number("pendingRequests", of.pending_requests, 0..=MAX)?;
-    if pending.is_some() && requests.is_none() && connections.is_none() {
-        return Err(invalid("pendingRequests", "", "has no meaning without requests or connections"));
+    if pending.is_some() && requests.is_none() && connections.is_none() && concurrency.is_none() {
+        let problem = "has no meaning without requests, connections or adaptiveConcurrency";
+        return Err(invalid("pendingRequests", "", problem));
     }
     let of_backend = BackendLimits {
         connections,
         requests,
+        concurrency,
         pending: pending.unwrap_or_default(),
         retries: number("retries", of.retries, 0..=MAX)?,
     };
@@ -113,6 +119,22 @@ pub fn limits(of: &types::BackendLimits) -> Result<Limits, InvalidField> {
         in_flight: some("requestsPerEndpoint", of.requests_per_endpoint)?,
         of_backend: (of_backend != BackendLimits::default()).then_some(of_backend),
     })
+}
+
+fn some(field: &str, value: Option<i64>) -> Result<Option<NonZeroU32>, InvalidField> {
+    Ok(number::<u32>(field, value, 1..=MAX)?.and_then(NonZeroU32::new))
+}
+
+fn concurrency(of: &types::AdaptiveConcurrency) -> Result<AdaptiveConcurrency, InvalidField> {
+    let minimum = some("adaptiveConcurrency.minimum", of.minimum)?;
+    let maximum = some("adaptiveConcurrency.maximum", of.maximum)?;
+    // Whoever says one of them means the other to fit.
+    let minimum = minimum.unwrap_or(maximum.unwrap_or(DEFAULT_MIN_CONCURRENCY).min(DEFAULT_MIN_CONCURRENCY));
+    let maximum = maximum.unwrap_or(DEFAULT_MAX_CONCURRENCY.max(minimum));
+    if minimum > maximum {
+        return Err(invalid("adaptiveConcurrency.minimum", "", "is above adaptiveConcurrency.maximum"));
+    }
+    Ok(AdaptiveConcurrency { minimum, maximum })
 }
 
 #[cfg(test)]
@@ -152,13 +174,33 @@ mod tests {
     fn each_limit_is_read() {
         let all = json!({
             "requestsPerEndpoint": 7, "connections": 1, "requests": 2, "pendingRequests": 3, "retries": 0,
+            "adaptiveConcurrency": {"minimum": 4, "maximum": 5},
         });
         let read = limited(all).unwrap();
         assert_eq!(read.in_flight, NonZeroU32::new(7));
         let (connections, requests) = (NonZeroU32::new(1), NonZeroU32::new(2));
-        let expected = BackendLimits { connections, requests, pending: 3, retries: Some(0) };
+        let concurrency = Some(moving(4, 5));
+        let expected = BackendLimits { connections, requests, concurrency, pending: 3, retries: Some(0) };
         assert_eq!(read.of_backend, Some(expected));
         assert_eq!(limited(json!({"requestBody": "1Mi"})), Ok(Limits::default()));
+    }
+
+    fn moving(minimum: u32, maximum: u32) -> AdaptiveConcurrency {
+        let number = |number| NonZeroU32::new(number).unwrap();
+        AdaptiveConcurrency { minimum: number(minimum), maximum: number(maximum) }
+    }
+
+    #[test]
+    fn a_moving_limit_has_bounds_that_fit_where_nothing_is_said() {
+        for (spec, minimum, maximum) in [
+            (json!({}), 20, 1000),
+            (json!({"minimum": 50}), 50, 1000),
+            (json!({"minimum": 2000}), 2000, 2000),
+            (json!({"maximum": 5}), 5, 5),
+        ] {
+            let read = limited(json!({"adaptiveConcurrency": spec, "pendingRequests": 1})).unwrap();
+            assert_eq!(read.of_backend.unwrap().concurrency, Some(moving(minimum, maximum)));
+        }
     }
 
     #[test]
@@ -181,6 +223,9 @@ mod tests {
             (json!({"requests": 1, "pendingRequests": -5}), "pendingRequests"),
             (json!({"retries": 5_000_000_000_i64}), "retries"),
             (json!({"requestsPerEndpoint": 0}), "requestsPerEndpoint"),
+            (json!({"adaptiveConcurrency": {"minimum": 0}}), "adaptiveConcurrency.minimum"),
+            (json!({"adaptiveConcurrency": {"maximum": 0}}), "adaptiveConcurrency.maximum"),
+            (json!({"adaptiveConcurrency": {"minimum": 6, "maximum": 5}}), "adaptiveConcurrency.minimum"),
         ] {
             assert_eq!(limited(spec.clone()).unwrap_err().field, field, "{spec}");
         }

@@ -9,17 +9,17 @@ use fairway_objects::gateway_api::PolicyTargetReference;
 use fairway_objects::kinds::GATEWAY_KINDS;
 use fairway_objects::manifest::{self, Schema};
 use fairway_objects::policies::{
-    ApiKey, Authorization, AuthorizationRule, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec,
-    BasicAuth, BlockedClients, BodyBufferSize, BodyBuffering, ClaimHeader, ClaimValues, ClientCertificates,
-    ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy, ClientTrafficPolicySpec,
-    CompressionCoding, ConcurrencyLimit, CredentialSource, DirectResponse, ErrorPages, ExtensionPolicy,
-    ExtensionPolicySpec, ExternalAuth, ExternalProcessor, ForwardedHeaders, GROUP, GrpcAuth, HashPart,
-    HeaderCondition, HeaderMutationRules, HeaderValue, HeaderValues, Health, HealthCheck, Hedging, Http3,
-    Jwt, JwtIssuer, JwtKeys, LatencyEjection, LoadBalancing, MessageProcessing, NamedValue, Oidc,
-    OidcParameter, OutlierEjection, PageService, ParentBasedSampling, PathSubstitution, ProcessingMode,
-    ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy, RouteFilter, RouteFilterSpec, SamplingRate,
-    SecretOrConfigMapReference, SecretReference, SecurityPolicy, SecurityPolicySpec, ServiceReference,
-    SessionCookie, Size, SourceRanges, VERSION,
+    AdaptiveConcurrency, ApiKey, Authorization, AuthorizationRule, BackendLimits, BackendTrafficPolicy,
+    BackendTrafficPolicySpec, BasicAuth, BlockedClients, BodyBufferSize, BodyBuffering, ClaimHeader,
+    ClaimValues, ClientCertificates, ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy,
+    ClientTrafficPolicySpec, CompressionCoding, ConcurrencyLimit, CredentialSource, DirectResponse,
+    ErrorPages, ExtensionPolicy, ExtensionPolicySpec, ExternalAuth, ExternalProcessor, ForwardedHeaders,
+    GROUP, GrpcAuth, HashPart, HeaderCondition, HeaderMutationRules, HeaderValue, HeaderValues, Health,
+    HealthCheck, Hedging, Http3, Jwt, JwtIssuer, JwtKeys, LatencyEjection, LoadBalancing, MessageProcessing,
+    NamedValue, Oidc, OidcParameter, OutlierEjection, PageService, ParentBasedSampling, PathSubstitution,
+    ProcessingMode, ProxyProtocol, RateLimit, ResponseCompression, RetryPolicy, RouteFilter, RouteFilterSpec,
+    SamplingRate, SecretOrConfigMapReference, SecretReference, SecurityPolicy, SecurityPolicySpec,
+    ServiceReference, SessionCookie, Size, SourceRanges, VERSION,
 };
 use fairway_objects::with_custom_resource;
 use serde::Serialize;
@@ -229,6 +229,7 @@ fn a_backend_traffic_policy_has_the_fields_of_its_crd() {
             requests_per_endpoint: Some(1),
             requests: Some(1),
             connections: Some(1),
+            adaptive_concurrency: Some(AdaptiveConcurrency { minimum: Some(1), maximum: Some(1) }),
             pending_requests: Some(1),
             retries: Some(1),
             request_body: Some(Size("8Mi".into())),

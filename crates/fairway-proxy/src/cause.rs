@@ -54,6 +54,9 @@ impl Fault {
             Self::NoEndpoint => "the backend has no ready endpoint",
             Self::EndpointsFull => "each endpoint has as many requests or connections as the backend allows",
             Self::BackendFull(Full::Requests) => "the backend has as many requests as it allows",
+            Self::BackendFull(Full::Concurrency) => {
+                "as many requests await a response of the backend as it answers without delay"
+            }
             Self::BackendFull(Full::Connections) => "the backend has as many connections as it allows",
             Self::BackendFull(Full::Pending) => "as many requests wait for the backend as it allows",
             Self::ProtectionUnavailable => "the object asks for protection that Fairway cannot give",

@@ -164,6 +164,7 @@ impl Fault {
             Self::NoEndpoint => "no_endpoint",
             Self::EndpointsFull => "endpoints_full",
             Self::BackendFull(Full::Requests) => "backend_requests_full",
+            Self::BackendFull(Full::Concurrency) => "backend_concurrency_full",
             Self::BackendFull(Full::Connections) => "backend_connections_full",
             Self::BackendFull(Full::Pending) => "backend_pending_full",
             Self::ProtectionUnavailable => "protection_unavailable",

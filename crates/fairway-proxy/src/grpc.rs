@@ -170,6 +170,7 @@ mod tests {
             Fault::NoEndpoint,
             Fault::EndpointsFull,
             Fault::BackendFull(Full::Requests),
+            Fault::BackendFull(Full::Concurrency),
             Fault::BackendFull(Full::Connections),
             Fault::BackendFull(Full::Pending),
             Fault::ProtectionUnavailable,

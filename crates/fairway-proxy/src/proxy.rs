@@ -254,7 +254,7 @@ impl ProxyHandle {
         write_memory(used, budget, beginning);
         write_buffer_disk(self.disk.used(), beginning);
         write_failing_checks(self.checks.failing(), beginning);
-        write_circuits(&self.circuits.under_way(), beginning);
+        write_circuits(&self.circuits, beginning);
         write_fleet_size(self.fleet_size.replicas(), beginning);
         write_spread(&self.spread.counts(), beginning);
         write_cpu(&cpu, beginning);

@@ -509,6 +509,7 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
         ("exchanges of endpoints", u64::from(worker.groups.in_flight())),
         ("requests of backends with limits", circuits.requests),
         ("retries of backends with limits", circuits.retries),
+        ("requests that await a response of a backend with limits", circuits.awaiting),
         ("requests that wait for a backend with limits", circuits.pending),
         ("miscounted idle connections", groups.idle_connections().abs_diff(groups.idle_of_each()) as u64),
     ];

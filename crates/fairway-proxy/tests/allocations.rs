@@ -418,6 +418,10 @@ fn traffic_of_its_own_allocates_nothing() {
             limits: Some(fairway_model::BackendLimits {
                 connections: NonZeroU32::new(9),
                 requests: NonZeroU32::new(9),
+                concurrency: Some(fairway_model::AdaptiveConcurrency {
+                    minimum: NonZeroU32::MIN,
+                    maximum: NonZeroU32::MAX,
+                }),
                 pending: 9,
                 retries: Some(9),
             }),

@@ -7,6 +7,7 @@
 //! * [`health`]: what failures say of it.
 //! * [`checks`]: what health checks say of it, to all workers.
 //! * [`circuit`]: what all workers together may have under way with a backend that limits it.
+//! * [`concurrency`]: a limit of those that moves with how long responses take.
 //! * [`lease`]: one exchange's worth of a connection, which the pool lends.
 //! * [`room`]: idle connections give way when descriptors run short.
 //! * [`state`]: what of all this others may look at.
@@ -17,6 +18,7 @@
 
 pub mod checks;
 pub mod circuit;
+mod concurrency;
 pub mod endpoint;
 mod gate;
 pub mod group;

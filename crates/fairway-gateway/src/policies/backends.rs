@@ -328,13 +328,14 @@ mod tests {
     fn slow_endpoints_limits_of_the_service_and_a_budget_are_read() {
         let read = of(json!({
             "outlierEjection": {"latency": {"factor": 4}},
-            "limits": {"requests": 100, "pendingRequests": 10},
+            "limits": {"requests": 100, "adaptiveConcurrency": {}, "pendingRequests": 10},
             "retry": {"budgetPercent": 5},
         }))
         .unwrap();
         assert_eq!(read.traffic.latency.unwrap().factor.get(), 4);
         let limits = read.traffic.limits.unwrap();
         assert_eq!((limits.requests, limits.pending), (NonZeroU32::new(100), 10));
+        assert_eq!(limits.concurrency.unwrap().minimum.get(), 20);
         assert_eq!(read.traffic.retry_budget, Some(RetryBudget { percent: 5, per_second: 10 }));
     }
 
@@ -367,6 +368,10 @@ mod tests {
             (json!({"outlierEjection": {"mode": "Off", "firstTime": "1s"}}), "spec.outlierEjection.mode"),
             (json!({"outlierEjection": {"latency": {"factor": 1}}}), "spec.outlierEjection.latency.factor"),
             (json!({"limits": {"requests": 0}}), "spec.limits.requests"),
+            (
+                json!({"limits": {"adaptiveConcurrency": {"minimum": 2, "maximum": 1}}}),
+                "spec.limits.adaptiveConcurrency.minimum",
+            ),
             (json!({"retry": {"budgetPercent": 101}}), "spec.retry.budgetPercent"),
             (json!({"retry": {"minRetriesPerSecond": 1001}}), "spec.retry.minRetriesPerSecond"),
             (json!({"retry": {"budget": "None", "budgetPercent": 5}}), "spec.retry.budget"),

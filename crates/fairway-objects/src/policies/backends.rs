@@ -263,7 +263,10 @@ pub struct BackendLimits {
     /// Connections that all workers together may have to the endpoints of the Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<i64>,
-    /// Requests that may wait because one of these two limits is reached.
+    /// A limit of requests that await a response, which moves with how long responses take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adaptive_concurrency: Option<AdaptiveConcurrency>,
+    /// Requests that may wait because one of these three limits is reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_requests: Option<i64>,
     /// Requests of which an attempt may follow another one at the same time.
@@ -272,6 +275,18 @@ pub struct BackendLimits {
     /// Bytes that the body of a request may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_body: Option<Size>,
+}
+
+/// Between which numbers a limit moves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AdaptiveConcurrency {
+    /// The limit is never lower.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minimum: Option<i64>,
+    /// The limit is never higher.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub maximum: Option<i64>,
 }
 
 /// Connects that are late.

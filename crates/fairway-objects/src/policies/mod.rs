@@ -14,9 +14,9 @@ mod security;
 mod size;
 
 pub use backends::{
-    BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BodyBufferSize, BodyBuffering,
-    CompressionCoding, ErrorPages, HashPart, Health, HealthCheck, Hedging, LatencyEjection, LoadBalancing,
-    OutlierEjection, PageService, ResponseCompression, RetryPolicy, SessionCookie,
+    AdaptiveConcurrency, BackendLimits, BackendTrafficPolicy, BackendTrafficPolicySpec, BodyBufferSize,
+    BodyBuffering, CompressionCoding, ErrorPages, HashPart, Health, HealthCheck, Hedging, LatencyEjection,
+    LoadBalancing, OutlierEjection, PageService, ResponseCompression, RetryPolicy, SessionCookie,
 };
 pub use clients::{
     BlockedClients, ClientLimits, ClientTimeouts, ClientTracing, ClientTrafficPolicy,

@@ -36,6 +36,9 @@ const WORTH_DRAINING: usize = 64 * 1024;
 /// The status of a request that its server does not want in early data (RFC 8470 §5.2).
 const TOO_EARLY: u16 = 425;
 
+/// The first status of a server that failed.
+const SERVER_ERRORS: u16 = 500;
+
 /// Percent.
 const MORE_BACKOFF: u32 = 25;
 
@@ -174,6 +177,9 @@ impl<'g, N: Network> Attempts<'g, N> {
         let Connection { mut lease, reused, connect, hedged } = connection;
         count(&exchange.env.worker.counters.attempts.sent);
         exchange.env.begin_attempt(self.now);
+        if let Some(request) = &self.request {
+            request.note_sent(self.now);
+        }
         if exchange.record.is_traced {
             propagate(exchange.buffers, self.made);
         }
@@ -225,7 +231,10 @@ impl<'g, N: Network> Attempts<'g, N> {
     }
 
     /// An endpoint answered the request: it was the others' fault that they did not.
-    pub(super) fn confirm(&self, env: &Environment<'_, N>, answer: &Answer<ToEndpoint<N>>) {
+    pub(super) fn confirm(&self, env: &Environment<'_, N>, answer: &Answer<ToEndpoint<N>>, status: u16) {
+        if let Some(request) = &self.request {
+            request.note_response(answer.headed, status < SERVER_ERRORS);
+        }
         note_success(
             env.worker,
             self.group,
@@ -258,6 +267,9 @@ impl<'g, N: Network> Attempts<'g, N> {
         }
         let Exchange { env, buffers, record, .. } = exchange;
         self.now = Instant::now();
+        if let Some(request) = &self.request {
+            request.note_failure(self.now);
+        }
         if failure.is_stale() {
             self.reuse = Reuse::Never;
         } else if failure.is_of_doubtful_cause() {

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use fairway_connection::upstream::UnderWay;
 use fairway_model::{
-    Backend, BackendKey, BackendLimits, BackendProtocol, BackendTraffic, Config, Retry, RetryBudget, RetryBy,
+    AdaptiveConcurrency, Backend, BackendKey, BackendLimits, BackendProtocol, BackendTraffic, Config, Retry,
+    RetryBudget, RetryBy,
 };
 use fairway_net::clock::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -34,7 +35,7 @@ fn config(endpoints: usize, traffic: BackendTraffic) -> Config {
 
 fn limited(requests: u32, connections: u32, pending: u32) -> BackendTraffic {
     let (requests, connections) = (NonZeroU32::new(requests), NonZeroU32::new(connections));
-    let limits = BackendLimits { requests, connections, pending, retries: None };
+    let limits = BackendLimits { requests, connections, pending, ..BackendLimits::default() };
     BackendTraffic { limits: Some(limits), ..BackendTraffic::default() }
 }
 
@@ -426,8 +427,14 @@ async fn a_backend_has_its_own_budget_for_retries_also_where_the_route_needs_non
 async fn play(seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (requests, connections, pending) = (random.u32(0..4), random.u32(1..4), random.u32(0..4));
+    let most_awaiting = random.u32(1..4);
     let opened = opened();
-    let config = config(random.usize(1..4), limited(requests, connections, pending));
+    let mut traffic = limited(requests, connections, pending);
+    if let Some(limits) = &mut traffic.limits {
+        let maximum = NonZeroU32::new(most_awaiting).unwrap();
+        limits.concurrency = Some(AdaptiveConcurrency { minimum: NonZeroU32::MIN, maximum });
+    }
+    let config = config(random.usize(1..4), traffic);
     let stages = Stage::two_workers(&config, counting(opened, millis(20)));
     let mut clients = Vec::new();
     for _ in 0..200 {
@@ -445,6 +452,7 @@ async fn play(seed: u64) {
         }
         let now = under_way(&stages[0]);
         assert!(requests == 0 || now.requests <= requests.into(), "seed {seed}: {now:?}");
+        assert!(now.awaiting <= most_awaiting.into(), "seed {seed}: {now:?}");
         assert!(
             now.connections <= connections.into() && now.pending <= pending.into(),
             "seed {seed}: {now:?}"

@@ -214,7 +214,7 @@ fn try_endpoints<'e, N: Network, D: Downstream>(
                     attempts.go_on_after(exchange, &failure)?;
                 }
                 Ok(mut answer) => {
-                    attempts.confirm(&exchange.env, &answer);
+                    attempts.confirm(&exchange.env, &answer, exchange.buffers.answer.status());
                     if !attempts.go_elsewhere(exchange, &answer) {
                         answer.lease.keep(attempts.request.take());
                         return Ok(answer);

@@ -34,6 +34,8 @@ mod circuit_tests;
 mod compressed_bodies_tests;
 #[cfg(test)]
 mod compression_tests;
+#[cfg(test)]
+mod concurrency_tests;
 mod decide;
 #[cfg(test)]
 mod departure_tests;

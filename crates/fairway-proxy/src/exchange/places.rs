@@ -30,8 +30,9 @@ pub(super) async fn wait_for_request<N: Network, D: Downstream>(
     let began = exchange.record.forwarding_began();
     loop {
         call(&exchange.env, began, attempts, exchange.client_side, &mut pending).await?;
-        if let Ok(place) = attempts.group.begin_request() {
-            return Ok(place);
+        match attempts.group.begin_request() {
+            Ok(place) => return Ok(place),
+            Err(full) => pending.wait_for(full),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use fairway_connection::upstream::UnderWay;
+use fairway_connection::upstream::Circuits;
 
 use crate::attribution::{Attribution, Costs, RequestOutcome};
 use crate::geoip::{DatabaseFigures, FileFigures};
@@ -197,8 +197,9 @@ pub fn write_failing_checks(count: u64, out: &mut String) {
     single(out, "fairway_endpoints_failing_checks", "gauge", "", count);
 }
 
-/// Writes what is under way with backends that limit it.
-pub fn write_circuits(under_way: &UnderWay, out: &mut String) {
+/// Writes what is under way with backends that limit it, and limits that move.
+pub fn write_circuits(circuits: &Circuits, out: &mut String) {
+    let under_way = circuits.under_way();
     let name = "fairway_limited_backends_under_way";
     head(out, name, "gauge");
     let counts = [
@@ -206,9 +207,15 @@ pub fn write_circuits(under_way: &UnderWay, out: &mut String) {
         ("connections", under_way.connections),
         ("pending", under_way.pending),
         ("retries", under_way.retries),
+        ("awaiting_response", under_way.awaiting),
     ];
     for (what, count) in counts {
         line(out, name, &format!("what=\"{what}\""), count);
+    }
+    let name = "fairway_backend_concurrency_limit";
+    head(out, name, "gauge");
+    for (backend, limit) in circuits.moving_limits() {
+        line(out, name, &format!("backend=\"{}\"", escape(&backend)), limit);
     }
 }
 

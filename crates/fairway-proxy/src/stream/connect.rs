@@ -102,7 +102,7 @@ pub(super) async fn connect<N: Network, S: Transport>(
         ahead: ahead.unwrap_or_default().into(),
         connect: policy.connect_timeout.unwrap_or(Timeouts::default().connect),
         retry,
-        request: group.begin_request().map_err(Fault::BackendFull)?,
+        request: group.begin_forwarding().map_err(Fault::BackendFull)?,
         race: Race::default(),
         tried: Tried::default(),
         attempts: 0,

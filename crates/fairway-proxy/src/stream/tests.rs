@@ -368,7 +368,7 @@ async fn a_connection_has_its_places_among_those_of_all_workers_until_it_ends() 
         for (requests, connections, reason) in
             [(one, None, "backend_requests_full"), (None, one, "backend_connections_full")]
         {
-            let limits = BackendLimits { requests, connections, pending: 9, retries: None };
+            let limits = BackendLimits { requests, connections, pending: 9, ..BackendLimits::default() };
             let traffic = BackendTraffic { limits: Some(limits), ..BackendTraffic::default() };
             let stages = Stage::two_workers(&with_traffic(config(2, 1), traffic), |_| Meeting::with(echoing));
             let (held, serving) = client(&stages[0]);

@@ -13,10 +13,18 @@ impl<H: Hop> Group<H> {
     /// A place for a request; none where the backend has no limits.
     ///
     /// # Errors
-    /// There are as many requests as there may be.
+    /// There are as many requests as there may be, or as await a response.
     #[inline]
     pub fn begin_request(&self) -> Result<Option<RequestPlace>, Full> {
-        self.breaker.as_ref().map(|breaker| breaker.begin_request()).transpose()
+        self.breaker.as_ref().map(|breaker| breaker.begin_request(true)).transpose()
+    }
+
+    /// The same for a connection that is forwarded, which counts as a request without a response.
+    ///
+    /// # Errors
+    /// There are as many requests as there may be.
+    pub fn begin_forwarding(&self) -> Result<Option<RequestPlace>, Full> {
+        self.breaker.as_ref().map(|breaker| breaker.begin_request(false)).transpose()
     }
 
     /// A place for a connection that is to be made, for which an unused connection of this worker gives way; none where connections are not limited.

@@ -1,0 +1,285 @@
+//! A limit of the requests that await a response of a backend, which moves with how long responses take. In virtual time, with two workers, over
+//! an endpoint that answers so many requests at a time and lets others wait.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairway_model::{AdaptiveConcurrency, Backend, BackendKey, BackendLimits, BackendTraffic, Config};
+use fairway_net::clock::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+
+use crate::testing::{GET, Meeting, OK, Stage, filtered, on_stage, read_head};
+
+const FULL: &str = "fairway_faults_total{reason=\"backend_concurrency_full\"}";
+
+fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn config(limits: BackendLimits) -> Config {
+    let mut config = filtered(1, Vec::new());
+    let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
+    let traffic = BackendTraffic { limits: Some(limits), ..BackendTraffic::default() }.kept();
+    config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic, ..backend }));
+    config
+}
+
+fn adaptive(minimum: u32, maximum: u32, pending: u32) -> BackendLimits {
+    let number = |number| NonZeroU32::new(number).unwrap();
+    let bounds = AdaptiveConcurrency { minimum: number(minimum), maximum: number(maximum) };
+    BackendLimits { concurrency: Some(bounds), pending, ..BackendLimits::default() }
+}
+
+fn limit(stage: &Stage) -> u32 {
+    stage.worker.circuits.moving_limits().into_values().next().unwrap()
+}
+
+/// An endpoint: what it answers at a time, how long that takes, and what it answers.
+struct Work {
+    places: Semaphore,
+    time: Cell<Duration>,
+    response: Cell<&'static [u8]>,
+}
+
+fn work(places: usize, time: Duration) -> &'static Work {
+    let (places, time, response) = (Semaphore::new(places), Cell::new(time), Cell::new(OK));
+    Box::leak(Box::new(Work { places, time, response }))
+}
+
+async fn working(mut stream: DuplexStream, work: &Work) {
+    while read_head(&mut stream).await {
+        let place = work.places.acquire().await.unwrap();
+        sleep(work.time.get()).await;
+        drop(place);
+        if stream.write_all(work.response.get()).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn stages(limits: BackendLimits, work: &'static Work) -> [Stage; 2] {
+    Stage::two_workers(&config(limits), move |_: SocketAddr| {
+        Meeting::with(move |stream| working(stream, work))
+    })
+}
+
+/// What clients saw since this was taken last.
+#[derive(Default)]
+struct Seen {
+    served: u32,
+    refused: u32,
+    longest: Duration,
+}
+
+/// So many clients that ask again and again, and wait a little when they are refused.
+fn clients(stages: &[Stage; 2], count: usize) -> &'static RefCell<Seen> {
+    let seen: &RefCell<Seen> = Box::leak(Box::default());
+    for number in 0..count {
+        let mut client = stages[number % 2].client();
+        spawn_local(async move {
+            loop {
+                let began = Instant::now();
+                let Some(answer) = client.ask(GET).await else { return };
+                match answer.status {
+                    200 => {
+                        let mut seen = seen.borrow_mut();
+                        seen.served += 1;
+                        seen.longest = seen.longest.max(began.elapsed());
+                    }
+                    503 => {
+                        seen.borrow_mut().refused += 1;
+                        sleep(millis(200)).await;
+                    }
+                    504 => return,
+                    other => panic!("{other}"),
+                }
+            }
+        });
+    }
+    seen
+}
+
+/// What clients see in this time, and between which limits the limit is.
+async fn watch(stage: &Stage, seen: &RefCell<Seen>, time: Duration) -> (Seen, u32, u32) {
+    seen.take();
+    let (mut least, mut most) = (u32::MAX, 0);
+    for _ in 0..time.as_millis() / 50 {
+        sleep(millis(50)).await;
+        (least, most) = (least.min(limit(stage)), most.max(limit(stage)));
+    }
+    (seen.take(), least, most)
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_load_as_many_are_let_in_as_the_backend_answers_without_delay_and_others_are_503() {
+    on_stage(async {
+        let work = work(10, millis(50));
+        let stages = stages(adaptive(2, 1000, 0), work);
+        let seen = clients(&stages, 80);
+        sleep(seconds(5)).await;
+        let (before, least, most) = watch(&stages[0], seen, seconds(10)).await;
+        assert!(10 <= least && most <= 20, "from {least} to {most}");
+        assert!((1_950..=2_010).contains(&before.served), "{} of 2000", before.served);
+        assert!(before.longest <= millis(110), "{:?}", before.longest);
+        let refused = stages.each_ref().map(|stage| stage.value(FULL));
+        assert!(before.refused > 500 && refused.iter().all(|count| *count > 300), "{refused:?}");
+
+        work.places.acquire_many(5).await.unwrap().forget();
+        sleep(seconds(3)).await;
+        let (weaker, least, most) = watch(&stages[0], seen, seconds(10)).await;
+        assert!(5 <= least && most <= 10, "from {least} to {most}");
+        assert!((970..=1_010).contains(&weaker.served), "{} of 1000", weaker.served);
+
+        work.places.add_permits(5);
+        sleep(seconds(3)).await;
+        let (again, least, most) = watch(&stages[0], seen, seconds(10)).await;
+        // Responses of the interval before let a limit that grows go too far for a moment.
+        assert!(10 <= least && most <= 25, "from {least} to {most}");
+        assert!((1_950..=2_010).contains(&again.served), "{} of 2000", again.served);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_is_slower_for_good_has_its_limit_lowered_until_that_is_known_not_to_help() {
+    on_stage(async {
+        let work = work(10, millis(50));
+        let stages = stages(adaptive(2, 1000, 0), work);
+        let seen = clients(&stages, 80);
+        sleep(seconds(5)).await;
+        work.time.set(millis(150));
+        let (_, least, _) = watch(&stages[0], seen, seconds(5)).await;
+        assert!(least < 9, "it fell to {least}");
+        sleep(seconds(5)).await;
+        let (slower, _, most) = watch(&stages[0], seen, seconds(15)).await;
+        assert!(most <= 20, "it came back to {most}");
+        assert!((950..=1_000).contains(&slower.served), "{} of 1000", slower.served);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_clients_and_few_slow_responses_change_nothing() {
+    on_stage(async {
+        let work = work(100, millis(20));
+        let stages = stages(adaptive(10, 1000, 0), work);
+        let seen = clients(&stages, 60);
+        sleep(seconds(3)).await;
+        let reached = limit(&stages[0]);
+        assert!((60..=180).contains(&reached), "{reached}");
+        assert_eq!(watch(&stages[0], seen, seconds(2)).await.0.refused, 0, "all have room");
+        let quiet = self::stages(adaptive(10, 1000, 0), work);
+        let _seen = clients(&quiet, 4);
+        for (time, minutes) in [(100, 1), (3_000, 5)] {
+            work.time.set(millis(time));
+            sleep(seconds(minutes * 60)).await;
+            assert_eq!(limit(&quiet[0]), 10, "responses take {time} ms");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_wait_for_the_limit_where_they_may_and_nobody_is_refused() {
+    on_stage(async {
+        let work = work(10, millis(50));
+        let stages = stages(adaptive(5, 1000, 100), work);
+        let seen = clients(&stages, 60);
+        let (seen, _, most) = watch(&stages[0], seen, seconds(20)).await;
+        assert_eq!(seen.refused, 0);
+        assert!(seen.served > 3_800 && most <= 20, "{} of 4000, limit {most}", seen.served);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_with_another_limit_or_none_has_no_limit_that_moves() {
+    on_stage(async {
+        for limits in [BackendLimits::default(), BackendLimits { retries: Some(1), ..adaptive(1, 1, 0) }] {
+            let limits = BackendLimits { concurrency: None, ..limits };
+            let stages = stages(limits, work(1, millis(100)));
+            let (seen, _) = (clients(&stages, 30), sleep(seconds(10)).await);
+            assert_eq!((seen.borrow().refused, stages[0].worker.circuits.moving_limits().len()), (0, 0));
+            assert_eq!(stages[0].worker.circuits.under_way().awaiting, 0);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_has_begun_does_not_count_however_long_it_takes() {
+    on_stage(async {
+        let work = work(100, millis(1));
+        work.response.set(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
+        let stages = stages(adaptive(1, 1, 0), work);
+        let mut clients = Vec::new();
+        for number in 0..20 {
+            let mut client = stages[number % 2].client();
+            client.send(GET).await;
+            let mut head = vec![0; 16];
+            client.stream.read_exact(&mut head).await.unwrap();
+            assert!(head.starts_with(b"HTTP/1.1 200 OK"), "{}", String::from_utf8_lossy(&head));
+            clients.push(client);
+        }
+        let under_way = stages[0].worker.circuits.under_way();
+        assert_eq!((under_way.requests, under_way.awaiting), (20, 0));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_the_backend_say_nothing_however_fast_they_are() {
+    on_stage(async {
+        let work = work(1_000, millis(50));
+        work.response.set(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+        let stages = stages(adaptive(10, 1000, 0), work);
+        let _seen = clients(&stages, 80);
+        sleep(seconds(5)).await;
+        assert_eq!(limit(&stages[0]), 10);
+    })
+    .await;
+}
+
+/// Again and again, so many clients at a time that leave after this time without a response.
+async fn leave(stage: &Stage, count: usize, after: Duration) {
+    for _ in 0..10 {
+        let mut clients: Vec<_> = (0..count).map(|_| stage.client()).collect();
+        for client in &mut clients {
+            client.send(GET).await;
+        }
+        sleep(after).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_left_after_waiting_too_long_lower_the_limit_and_those_that_left_at_once_do_not() {
+    on_stage(async {
+        let work = work(100, millis(20));
+        let stages = stages(adaptive(4, 1000, 0), work);
+        let seen = clients(&stages, 30);
+        sleep(seconds(3)).await;
+        let reached = limit(&stages[0]);
+        assert!(reached >= 30 && seen.borrow().served > 1_000, "{reached}");
+        work.time.set(seconds(1_000));
+        leave(&stages[0], 100, millis(5)).await;
+        assert_eq!(limit(&stages[0]), reached);
+        leave(&stages[0], 100, millis(500)).await;
+        assert!(limit(&stages[0]) <= reached / 2, "{} of {reached}", limit(&stages[0]));
+        sleep(seconds(1)).await;
+        let under_way = stages[0].worker.circuits.under_way();
+        assert!(under_way.awaiting <= 30 && under_way.requests == under_way.awaiting, "{under_way:?}");
+    })
+    .await;
+}
