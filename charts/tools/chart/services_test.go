@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -151,5 +152,15 @@ func TestTheAddressOfTheInternalServiceIsPublishedWhereThereIsNoOther(t *testing
 	both := services(t, `internalService={"enabled":true,"annotations":{"a":"b"}}`)
 	if len(both) != 2 || both["fairway-internal"].Annotations["a"] != "b" || len(both["fairway"].Annotations) != 0 {
 		t.Errorf("%v", both)
+	}
+}
+
+func TestReplicasReachEachOtherWhoeverElseMay(t *testing.T) {
+	objects := render(t, `networkPolicy={"enabled":true,"metricsFrom":[{"namespaceSelector":{}}]}`)
+	pods := one[appsv1.Deployment](t, objects).Spec.Selector.MatchLabels
+	rules := one[networkingv1.NetworkPolicy](t, objects).Spec.Ingress
+	probe := rules[len(rules)-1]
+	if len(probe.From) != 2 || probe.From[1].PodSelector == nil || !maps.Equal(probe.From[1].PodSelector.MatchLabels, pods) {
+		t.Errorf("%v may reach %v", probe.From, probe.Ports)
 	}
 }

@@ -2,7 +2,7 @@
 //!
 //! [`source`] watches the objects and tells the pipeline of `fairway-control` what changed; [`status`] tells the cluster what became
 //! of its objects, and makes what Gateways need; [`webhook`] says whether a new object would do; [`fleet`] asks the other
-//! replicas with the credentials of a user, [`replicas`] those of the own fleet, and [`replica_count`] counts them; [`pods`] finds and reaches the pods of a fleet from
+//! replicas with the credentials of a user, [`replicas`] those of the own fleet, and [`replica_count`] counts those that are ready and says where they are; [`pods`] finds and reaches the pods of a fleet from
 //! outside; [`zone_of`] says in which zone a node is.
 
 pub mod fleet;
@@ -17,7 +17,7 @@ mod testing;
 pub mod webhook;
 mod zone;
 
-pub use replica_count::follow_replica_count;
+pub use replica_count::{ReadyReplicas, follow_ready_replicas};
 pub use replicas::{OtherReplicas, Replicas};
 pub use source::Cluster;
 pub use status::{

@@ -1,6 +1,7 @@
-//! How many replicas of the own fleet are ready, for limits that they share. Owns from when on a count holds; what is divided by it is
-//! the data plane's.
+//! How many replicas of the own fleet are ready, and where the others are, for limits that they share. Owns from when on a count holds;
+//! what is divided by it, and what replicas tell each other, is the data plane's.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use kube::{Client, ResourceExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::replicas::address;
 use crate::source::collection::Collection;
 use crate::source::fault::Fault;
 use crate::source::follow::{Followed, News, Whole};
@@ -25,35 +27,54 @@ const LEARN_AGAIN: Duration = Duration::from_secs(5);
 
 const LOST: &str = "limits of the fleet are divided by the replicas that were ready before, or not at all";
 
+/// The fleet as limits are shared in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadyReplicas {
+    /// How many replicas limits are divided by.
+    pub count: u32,
+    /// The pods besides the own one that are ready now, with their addresses.
+    pub others: Vec<(String, IpAddr)>,
+}
+
 /// Tells how many replicas the fleet of the pod `own` has, now and after each change: those that are ready, and this one, which is
 /// ready or will be. Where the cluster does not say, the last count stays; before the first one, this replica counts as the only one.
-pub async fn follow_replica_count(client: Client, own: ObjectKey, tell: impl Fn(u32)) {
+/// Where a pod has addresses of both families, the one of IPv4 is told if `is_ipv4` says so, else the other.
+pub async fn follow_ready_replicas(
+    client: Client,
+    own: ObjectKey,
+    is_ipv4: bool,
+    tell: impl Fn(ReadyReplicas),
+) {
+    let tell_count = |count| tell(ReadyReplicas { count, others: Vec::new() });
     let mut count = Count { held: 1, fall: None };
     let (learned, patience) = (labels(client.clone(), own.clone()), sleep(FIRST_COUNT));
     let (mut learned, mut patience) = (std::pin::pin!(learned), std::pin::pin!(patience));
     let labels = tokio::select! {
         labels = &mut learned => labels,
         () = &mut patience => {
-            tell(count.held);
+            tell_count(count.held);
             learned.await
         }
     };
     // No Deployment or DaemonSet made this pod.
-    let Some(labels) = labels else { return tell(count.held) };
+    let Some(labels) = labels else { return tell_count(count.held) };
     let pods = Followed::<Pod>::default();
     let collection = Collection { labels: Some(labels.into()), ..Pod::within(Some(&own.namespace)) };
     let (news, mut heard) = mpsc::unbounded_channel();
     // Nobody listens only when both are given up.
     let watch = pods.clone().follow(client, collection, move |it| _ = news.send(it));
     let mut watch = std::pin::pin!(watch);
-    let (mut holds, mut told, mut is_denied) = (patience.is_elapsed(), None, false);
+    let (mut holds, mut told, mut is_denied) = (patience.is_elapsed(), ReadyReplicas::default(), false);
+    let mut others = Vec::new();
     loop {
         let falls = count.falls_at();
         tokio::select! {
             () = &mut watch => return,
             Some(news) = heard.recv() => match news {
                 News::Listed | News::Changed => {
-                    count.see(ready(&pods, &own), Instant::now());
+                    let ready = other_replicas(&pods, &own);
+                    count.see(u32::try_from(ready.len()).unwrap_or(u32::MAX).saturating_add(1), Instant::now());
+                    others = ready.iter().filter_map(|pod| Some((pod.name_any(), address(pod, is_ipv4)?))).collect();
                     holds = true;
                 }
                 News::Failed(Fault::Denied(why)) => {
@@ -67,10 +88,10 @@ pub async fn follow_replica_count(client: Client, own: ObjectKey, tell: impl Fn(
             () = &mut patience, if !holds => holds = true,
             () = sleep_until(falls.unwrap_or_else(Instant::now)), if falls.is_some() => count.fall(Instant::now()),
         }
-        if holds && told != Some(count.held) {
+        if holds && (told.count, &told.others) != (count.held, &others) {
             tracing::debug!(replicas = count.held, "limits of the fleet are divided by the ready replicas");
-            tell(count.held);
-            told = Some(count.held);
+            told = ReadyReplicas { count: count.held, others: others.clone() };
+            tell(told.clone());
         }
     }
 }
@@ -88,11 +109,11 @@ async fn labels(client: Client, own: ObjectKey) -> Option<String> {
     }
 }
 
-/// The replicas that are ready, and this one.
-fn ready(pods: &Followed<Pod>, own: &ObjectKey) -> u32 {
+/// The replicas that are ready besides this one.
+fn other_replicas(pods: &Followed<Pod>, own: &ObjectKey) -> Vec<Arc<Pod>> {
     let pods = pods.objects();
-    let others = pods.values().filter(|pod| pod.name_any() != *own.name && is_ready(pod)).count();
-    u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1)
+    let others = pods.values().filter(|pod| pod.name_any() != *own.name && is_ready(pod));
+    others.cloned().collect()
 }
 
 /// Which count holds: a higher one at once, a lower one later.

@@ -100,7 +100,7 @@ impl Replicas {
 }
 
 /// The address of a pod, of the family of the probe if it has one of that.
-fn address(pod: &Pod, is_ipv4: bool) -> Option<IpAddr> {
+pub(crate) fn address(pod: &Pod, is_ipv4: bool) -> Option<IpAddr> {
     let status = pod.status.as_ref()?;
     let all = status.pod_ips.iter().flatten().map(|it| it.ip.as_str()).chain(status.pod_ip.as_deref());
     let all: Vec<IpAddr> = all.filter_map(|ip| ip.parse().ok()).collect();

@@ -41,6 +41,7 @@ fn server(audience: Audience) -> (SocketAddr, Pipeline) {
         healthz: Healthz::Alive,
         adopted: Box::new(|| 1),
         bound: Box::new(|_| false),
+        answer_replica: Box::new(|ask| (ask == b"a replica").then(|| b"lent".to_vec())),
         identity: Identity::new("c", "n", "p", "r"),
         metrics: Box::new(|| Box::pin(async { Box::new(iter::repeat("a 1\n".repeat(1_000))) as Pieces })),
         scrapes: Scrapes::default(),
@@ -231,4 +232,32 @@ async fn the_page_of_the_configuration_has_no_secret_of_annotations_and_config_m
         assert!(shown.contains(name), "{name}: {shown}");
     }
     assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+/// All of the answer to a request with a body, on a connection of its own.
+async fn post(to: SocketAddr, path: &str, length: usize, body: &[u8]) -> String {
+    let mut stream = connect(POD, to).await;
+    let head = format!("POST {path} HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+    stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+    let mut answer = Vec::new();
+    timeout(HANGS, stream.read_to_end(&mut answer)).await.expect("an answer").unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn only_a_replica_is_answered_about_leases_and_only_where_probes_are() {
+    let (probe, _pipeline) = server(Audience::Probes);
+    let answer = post(probe, "/leases", 9, b"a replica").await;
+    assert!(answer.starts_with("HTTP/1.0 200") && answer.ends_with("\r\n\r\nlent"), "{answer}");
+    let refused = post(probe, "/elsewhere", 9, b"a replica").await;
+    assert!(refused.starts_with("HTTP/1.0 405"), "{refused}");
+    let status = |answer: &str| answer.lines().next().map(str::to_owned);
+    for (length, body) in [(9, &b"a strange"[..]), (0, b""), (9_000, &[b'a'; 9_000]), (10, b"a replica")] {
+        let answer = post(probe, "/leases", length, body).await;
+        assert_eq!(status(&answer), status(&refused), "{length} bytes");
+        assert_eq!(answer.split("\r\n\r\n").nth(1), refused.split("\r\n\r\n").nth(1));
+    }
+    let (operators, _pipeline) = server(Audience::Operators);
+    let answer = post(operators, "/leases", 9, b"a replica").await;
+    assert!(!answer.starts_with("HTTP/1.0 200"), "{answer}");
 }

@@ -212,6 +212,7 @@ fn serve(viewer: Viewer, audience: Audience) -> SocketAddr {
         healthz: Healthz::Alive,
         adopted: Box::new(|| 1),
         bound: Box::new(|_| false),
+        answer_replica: Box::new(|_| None),
         identity: Identity::new("c", "n", "p", "r"),
         metrics: Box::new(|| Box::pin(async { Box::new(iter::empty()) as Pieces })),
         scrapes: Scrapes::default(),

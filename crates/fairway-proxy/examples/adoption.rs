@@ -15,7 +15,7 @@ use fairway_model::{
     VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, FleetSize, GeoIp, Limits, Logouts, Proxy, ProxyHandle,
+    AccessLogFormat, BufferOptions, DrainOptions, FleetLimits, GeoIp, Limits, Logouts, Proxy, ProxyHandle,
     ProxyOptions, ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets, Stapling,
 };
 
@@ -125,7 +125,7 @@ fn options() -> Result<ProxyOptions, Failure> {
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
-        fleet_size: FleetSize::default(),
+        fleet: FleetLimits::default(),
         stapling: Stapling::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],

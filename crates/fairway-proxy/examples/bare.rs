@@ -10,7 +10,7 @@ use fairway_model::{
     ServiceName, Tracing, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, FleetSize, GeoIp, Limits, Logouts, Proxy, ProxyOptions,
+    AccessLogFormat, BufferOptions, DrainOptions, FleetLimits, GeoIp, Limits, Logouts, Proxy, ProxyOptions,
     ProxyProtocol, RecorderOptions, SelfSigned, SessionTickets, Stapling,
 };
 
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
-        fleet_size: FleetSize::default(),
+        fleet: FleetLimits::default(),
         stapling: Stapling::default(),
         fallback_certificate: SelfSigned {
             chain: vec![certified.cert.der().to_vec()],

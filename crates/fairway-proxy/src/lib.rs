@@ -67,7 +67,7 @@ pub use crate::attribution::{Attribution, Costs, RequestOutcome};
 pub use crate::cause::Cause;
 pub use crate::fault::Fault;
 pub use crate::geoip::{GeoIp, Location};
-pub use crate::guards::{FleetSize, Logouts, ShareLogout};
+pub use crate::guards::{Borrower, FleetLimits, FleetSize, LeaseMessage, LeaseRound, Logouts, ShareLogout};
 pub use crate::tls::{IdentityError, SelfSigned, SessionTickets, Stapling};
 pub use fairway_connection::upstream::EndpointState;
 pub use fairway_net::memory::{Freed, MemoryBudget, refuse_huge_pages};

@@ -12,7 +12,7 @@ use fairway_net::output::OutputCopies;
 use ipnet::IpNet;
 
 use crate::geoip::GeoIp;
-use crate::guards::{FleetSize, Logouts};
+use crate::guards::{FleetLimits, Logouts};
 use crate::peer::Scheme;
 use crate::tls::{SelfSigned, SessionTickets, Stapling};
 use crate::trace::channel::TraceSender;
@@ -50,8 +50,8 @@ pub struct ProxyOptions {
     pub logouts: Logouts,
     /// Databases of client addresses.
     pub geoip: GeoIp,
-    /// How many replicas share the limits that count for the fleet.
-    pub fleet_size: FleetSize,
+    /// The limits that count for the fleet.
+    pub fleet: FleetLimits,
     /// Asks OCSP responders about certificates, where the configuration wants that.
     pub stapling: Stapling,
     /// Returns freed memory to the system. It is called where there is a memory budget.

@@ -20,13 +20,13 @@ use tokio::sync::{mpsc, oneshot};
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
 use crate::geoip::GeoIp;
-use crate::guards::FleetSize;
+use crate::guards::FleetLimits;
 use crate::inspection::{EndpointQuery, EndpointStates, OpenConnections, merge_states};
 use crate::listener::BindError;
 use crate::metrics::{
     GenerationCounts, Sample, Text, Totals, write_buffer_disk, write_circuits, write_cpu,
-    write_failing_checks, write_fleet_size, write_geoip, write_memory, write_spent, write_spread,
-    write_stapling, write_tickets,
+    write_failing_checks, write_fleet_size, write_geoip, write_leases, write_memory, write_spent,
+    write_spread, write_stapling, write_tickets,
 };
 use crate::options::{AccessLogFormat, Opening, ProxyOptions, RecorderOptions};
 use crate::publish::{CertificateProblem, PublishProblem, Publisher};
@@ -54,7 +54,7 @@ pub struct ProxyHandle {
     disk: Disk,
     checks: Checks,
     circuits: Circuits,
-    fleet_size: FleetSize,
+    fleet: FleetLimits,
     spread: Arc<Spread>,
     tickets: SessionTickets,
     geoip: GeoIp,
@@ -139,7 +139,7 @@ impl Proxy {
                 .map_err(|error| StartError::Buffer { directory: directory.clone(), error })?,
         };
         let guards = SharedGuards::new(workers, options.tickets.clone(), options.logouts.clone())
-            .in_fleet(options.fleet_size.clone());
+            .in_fleet(options.fleet.clone());
         let quic = SharedEndpoints::new(options.tickets.clone());
         let checks = Checks::default();
         let circuits = Circuits::default();
@@ -159,7 +159,7 @@ impl Proxy {
             disk,
             checks,
             circuits,
-            fleet_size: options.fleet_size.clone(),
+            fleet: options.fleet.clone(),
             spread,
             tickets: options.tickets.clone(),
             geoip: options.geoip.clone(),
@@ -255,7 +255,8 @@ impl ProxyHandle {
         write_buffer_disk(self.disk.used(), beginning);
         write_failing_checks(self.checks.failing(), beginning);
         write_circuits(&self.circuits, beginning);
-        write_fleet_size(self.fleet_size.replicas(), beginning);
+        write_fleet_size(self.fleet.size().replicas(), beginning);
+        write_leases(&self.fleet.figures(), beginning);
         write_spread(&self.spread.counts(), beginning);
         write_cpu(&cpu, beginning);
         write_tickets(&self.tickets.figures(), beginning);

@@ -32,7 +32,7 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
 use crate::geoip::GeoIp;
-use crate::guards::{FleetSize, Logouts};
+use crate::guards::{FleetLimits, Logouts};
 use crate::listener::ListenerId;
 use crate::metrics::Text;
 use crate::network::Network;
@@ -344,14 +344,14 @@ impl Stage {
         [0, 1].map(|_| Self::within_process(&process, config, script))
     }
 
-    /// A process of a fleet of this size.
+    /// A process of a fleet, which shares these limits.
     pub(crate) fn in_fleet(
-        fleet_size: FleetSize,
+        fleet: FleetLimits,
         config: &Config,
         script: impl Fn(SocketAddr) -> Meeting + 'static,
     ) -> Self {
         let process = Process::of(1);
-        let process = Process { guards: process.guards.in_fleet(fleet_size), ..process };
+        let process = Process { guards: process.guards.in_fleet(fleet), ..process };
         Self::within_process(&process, config, script)
     }
 
@@ -676,7 +676,7 @@ pub(crate) fn options() -> ProxyOptions {
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
-        fleet_size: FleetSize::default(),
+        fleet: FleetLimits::default(),
         stapling: Stapling::default(),
         fallback_certificate: SelfSigned {
             chain: leaf.chain_der.iter().map(|der| der.to_vec()).collect(),

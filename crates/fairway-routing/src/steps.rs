@@ -3,7 +3,6 @@
 //!
 //! A rule without phases has empty lists and costs nothing. `R` is a rule that a step forwards by.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use fairway_model::{
     RedirectTarget, RequestEdit, RouteFilters, Timeouts, Tracing,
 };
 use fairway_pattern::Pattern;
+use fairway_token::digest;
 
 use crate::authorization::AuthorizationCheck;
 use crate::candidate::PathTest;
@@ -169,7 +169,7 @@ pub enum AnswerStep {
     StrictTransportSecurity(Arc<str>),
 }
 
-/// What the counts of a policy belong to: the same for the same name, in every snapshot.
+/// What the counts of a policy belong to: the same for the same name, in every snapshot and replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyId(u64);
 
@@ -177,9 +177,21 @@ impl PolicyId {
     /// Of the policy that has this name.
     #[must_use]
     pub fn of(policy: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        policy.hash(&mut hasher);
-        Self(hasher.finish())
+        let mut number = [0; 8];
+        number.copy_from_slice(&digest(policy.as_bytes())[..8]);
+        Self(u64::from_be_bytes(number))
+    }
+
+    /// The one that another replica calls so.
+    #[must_use]
+    pub fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// What replicas call it.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
     }
 }
 

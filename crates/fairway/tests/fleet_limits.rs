@@ -1,28 +1,38 @@
-//! A limit of the fleet in processes that follow a cluster: each knows how many replicas are ready, and lets through its share.
+//! A limit of the fleet in processes that follow a cluster: each knows how many replicas are ready, lets through its share, and lends it to
+//! another one whose client needs more.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use fairway_testkit::api_server::ListeningServer;
 use fairway_testkit::backend::{Answer, Backend};
 use fairway_testkit::client::{Client, Request};
+use fairway_testkit::free_port;
 use fairway_testkit::process::Fairway;
 use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
+/// Of the pod: all are on this machine.
+fn address(number: u32) -> String {
+    format!("127.0.0.{}", number + 2)
+}
+
 fn replica(number: u32) -> Value {
     json!({
         "metadata": { "namespace": "edge", "name": format!("fairway-{number}"), "labels": { "app": "fairway" } },
-        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+        "status": {
+            "phase": "Running", "podIP": address(number), "conditions": [{ "type": "Ready", "status": "True" }],
+        },
     })
 }
 
-/// Three replicas, and an Ingress that lets a client send 60 requests a minute, and 60 more early.
-async fn cluster(endpoint: &Backend) -> ListeningServer {
+/// Replicas, and an Ingress that limits what a client may send by this annotation, and as much early.
+async fn cluster(endpoint: &Backend, replicas: u32, [annotation, limit]: [&str; 2]) -> ListeningServer {
     let server = ListeningServer::start().await;
     let class = json!({ "metadata": { "name": "fairway" }, "spec": { "controller": "fairway.dev/ingress-controller" } });
     server.put("ingressclasses", class);
-    (0..3).for_each(|number| server.put("pods", replica(number)));
+    (0..replicas).for_each(|number| server.put("pods", replica(number)));
     let web = |name: &str| json!({ "namespace": "shop", "name": name, "labels": { "kubernetes.io/service-name": "web" } });
     server.put("services", json!({ "metadata": web("web"), "spec": { "ports": [{ "port": 80 }] } }));
     let endpoints = json!([{ "addresses": [endpoint.address().ip()], "conditions": { "ready": true } }]);
@@ -32,7 +42,7 @@ async fn cluster(endpoint: &Backend) -> ListeningServer {
         json!({ "metadata": web("web-1"), "addressType": "IPv4", "endpoints": endpoints, "ports": ports }),
     );
     let annotations = json!({
-        "nginx.ingress.kubernetes.io/limit-rpm": "60",
+        annotation: limit,
         "nginx.ingress.kubernetes.io/limit-burst-multiplier": "1",
         "fairway.dev/limit-scope": "fleet",
     });
@@ -64,7 +74,7 @@ async fn passed(fairway: &Fairway) -> u32 {
 #[tokio::test]
 async fn each_of_three_replicas_lets_through_a_third_and_knows_when_there_are_more() {
     let endpoint = Backend::http(|_| Answer::ok("web")).await;
-    let server = cluster(&endpoint).await;
+    let server = cluster(&endpoint, 3, ["nginx.ingress.kubernetes.io/limit-rpm", "60"]).await;
     let kubeconfig = server.kubeconfig().display().to_string();
     let start = async |name: &str| {
         let pod = ["--pod-namespace", "edge", "--pod-name", name, "--external-name-allow", "127.0.0.0/8"];
@@ -83,4 +93,43 @@ async fn each_of_three_replicas_lets_through_a_third_and_knows_when_there_are_mo
     for fairway in [&one, &two] {
         fairway.until_metric("fairway_fleet_replicas", &[], |replicas| replicas == 6.0).await;
     }
+}
+
+#[tokio::test]
+async fn a_client_of_one_replica_has_what_another_one_lends_and_nobody_else_can_borrow() {
+    let endpoint = Backend::http(|_| Answer::ok("web")).await;
+    let server = cluster(&endpoint, 2, ["nginx.ingress.kubernetes.io/limit-rps", "40"]).await;
+    let (kubeconfig, port) = (server.kubeconfig().display().to_string(), free_port());
+    let probe = |number| format!("{}:{port}", address(number));
+    let start = async |number: u32| {
+        let (name, probe) = (format!("fairway-{number}"), probe(number));
+        let pod = ["--pod-namespace", "edge", "--pod-name", &name, "--external-name-allow", "127.0.0.0/8"];
+        let own = [&["--kubernetes", "--kubeconfig", &kubeconfig, "--probe", &probe], &pod[..]].concat();
+        Fairway::start_with(Path::new(BINARY), &own).until_ready().await
+    };
+    let (one, two) = (start(0).await, start(1).await);
+    for fairway in [&one, &two] {
+        fairway.until_metric("fairway_fleet_replicas", &[], |replicas| replicas == 2.0).await;
+        // Until both have read the key that they share.
+        let age = "fairway_tls_ticket_key_age_seconds";
+        fairway.until_metric(age, &[("source", "shared")], |age| age > 0.0).await;
+    }
+    let (mut client, began, mut passed) = (Client::connect(one.http).await.unwrap(), Instant::now(), 0);
+    // As long as its own share lets through far less.
+    let mut pace = tokio::time::interval(Duration::from_millis(5));
+    while began.elapsed() < Duration::from_secs(6) {
+        pace.tick().await;
+        passed += u32::from(client.exchange(&Request::get("shop.test", "/")).await.unwrap().status == 200);
+    }
+    let time = began.elapsed().as_secs_f64();
+    let (own, whole) = (20.0 * time + 20.0 + 1.0, 40.0 * time + 40.0 + 2.0);
+    assert!(f64::from(passed) > own * 1.25 && f64::from(passed) <= whole, "{passed} of {own} and {whole}");
+    assert!(one.metrics().await.sum("fairway_fleet_shares_asked_total", &[("outcome", "lent")]) >= 2.0);
+    assert!(two.metrics().await.sum("fairway_fleet_shares_answered_total", &[("outcome", "lent")]) >= 2.0);
+
+    let mut stranger = Client::connect(probe(1).parse().unwrap()).await.unwrap();
+    let ask = Request::new("POST", "/leases").header("Host", "a");
+    assert_eq!(stranger.exchange(&ask).await.unwrap().status, 405);
+    let refused = [("reason", "unsigned")];
+    assert_eq!(two.metrics().await.sum("fairway_fleet_messages_refused_total", &refused), 1.0);
 }

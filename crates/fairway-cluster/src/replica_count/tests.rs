@@ -1,5 +1,6 @@
 //! Counting in virtual time, with the pods of an API server that is far or gone.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use fairway_testkit::api_server::{ApiServer, Failure};
@@ -12,7 +13,7 @@ fn pod(number: u32, ready: bool) -> Value {
     let condition = json!({ "type": "Ready", "status": if ready { "True" } else { "False" } });
     json!({
         "metadata": { "name": format!("fairway-{number}"), "namespace": "edge", "labels": { "app": "fairway" } },
-        "status": { "phase": "Running", "conditions": [condition] },
+        "status": { "phase": "Running", "podIP": format!("10.0.0.{number}"), "conditions": [condition] },
     })
 }
 
@@ -21,13 +22,14 @@ struct Counting {
     server: ApiServer,
     cut: Arc<AtomicBool>,
     told: Arc<AtomicU32>,
+    others: Arc<Mutex<Vec<(String, IpAddr)>>>,
 }
 
 impl Counting {
     /// In a fleet of so many pods.
     fn among(pods: u32) -> Self {
         let (server, cut, told) = (ApiServer::new(), Arc::default(), Arc::<AtomicU32>::default());
-        let counting = Self { server, cut, told };
+        let counting = Self { server, cut, told, others: Arc::default() };
         counting.scale(0, pods);
         counting
     }
@@ -35,8 +37,12 @@ impl Counting {
     fn start(self) -> Self {
         let client = testing::client(&self.server, self.cut.clone());
         let told = self.told.clone();
-        let tell = move |replicas| told.store(replicas, Ordering::Relaxed);
-        tokio::spawn(follow_replica_count(client, ObjectKey::new("edge", "fairway-0"), tell));
+        let others = self.others.clone();
+        let tell = move |ready: ReadyReplicas| {
+            told.store(ready.count, Ordering::Relaxed);
+            *others.lock().unwrap() = ready.others;
+        };
+        tokio::spawn(follow_ready_replicas(client, ObjectKey::new("edge", "fairway-0"), true, tell));
         self
     }
 
@@ -82,6 +88,24 @@ async fn pods_that_are_not_ready_or_elsewhere_do_not_count_and_the_own_one_alway
     assert_eq!(counting.after(1.0).await, 2);
     counting.server.put("pods", pod(0, true));
     assert_eq!(counting.after(1.0).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_others_are_told_as_they_come_and_go_whatever_count_holds() {
+    let counting = Counting::among(3).start();
+    let others = || {
+        let others = counting.others.lock().unwrap();
+        others.iter().map(|(name, address)| format!("{name} {address}")).collect::<Vec<_>>()
+    };
+    assert_eq!(counting.after(1.0).await, 3);
+    assert_eq!(others(), ["fairway-1 10.0.0.1", "fairway-2 10.0.0.2"]);
+    counting.server.put("pods", pod(1, false));
+    assert_eq!(counting.after(1.0).await, 3, "it counts for a while");
+    assert_eq!(others(), ["fairway-2 10.0.0.2"]);
+    // Another one in its place.
+    counting.scale(3, 4);
+    assert_eq!(counting.after(1.0).await, 3);
+    assert_eq!(others(), ["fairway-2 10.0.0.2", "fairway-3 10.0.0.3"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 //!
 //! [`pages`] answers, [`dashboard`] has the pages for people, [`metrics`] writes what the control side counts, and `controller` what
 //! ingress-nginx counts of its controller, `scrape` sends both in pieces, [`readiness`] says why not yet, `hosts` keeps web sites
-//! out. Never serves a secret: no private key can be written ([`fairway_model::PrivateKey`]), and what else must not be shown is
+//! out, and `leases` lets other replicas ask for what only replicas get. Never serves a secret: no private key can be written ([`fairway_model::PrivateKey`]), and what else must not be shown is
 //! hidden ([`fairway_model::redaction`]).
 
 mod audience;
@@ -11,6 +11,7 @@ mod controller;
 pub mod dashboard;
 mod hosts;
 mod identity;
+mod leases;
 pub mod metrics;
 pub mod pages;
 pub mod readiness;
@@ -39,6 +40,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 pub use audience::Audience;
 pub use body::Body;
 pub use identity::Identity;
+pub use leases::AnswerReplica;
 pub use pages::Pages;
 pub use readiness::{Healthz, Readiness};
 pub use scrape::{Pieces, Scrape, Scrapes};
@@ -183,6 +185,10 @@ async fn serve(
         let (pages, pace) = (pages.clone(), pace.clone());
         async move {
             pace.client();
+            let request = match leases::answer(request, audience, &pages.answer_replica).await {
+                Ok(answer) => return Ok(answer),
+                Err(request) => request,
+            };
             Ok::<Response<Body>, Infallible>(pages.answer(&request, audience, &pace, end).await)
         }
     });

@@ -17,6 +17,7 @@ use super::audience::Audience;
 use super::body::{Body, TEXT, page, respond};
 use super::dashboard::{Dashboard, Process};
 use super::identity::Identity;
+use super::leases::AnswerReplica;
 use super::readiness::{Healthz, Readiness};
 use super::scrape::{Pieces, Scrape, Scrapes};
 use super::served::{Served, ServedIngress, ServedObject};
@@ -40,6 +41,8 @@ pub struct Pages {
     pub adopted: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Whether the data plane has bound an address for Gateways.
     pub bound: Box<dyn Fn((PortProtocol, SocketAddr)) -> bool + Send + Sync>,
+    /// What other replicas of the fleet are answered.
+    pub answer_replica: AnswerReplica,
     /// Which controller the metrics are of.
     pub identity: Identity,
     /// The data plane's metrics as Prometheus text.

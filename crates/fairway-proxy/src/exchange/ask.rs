@@ -185,7 +185,7 @@ async fn put<N: Network, D: Downstream>(
             let (_, rule, prefix) =
                 lookup::lookup(env.adopted, table, &intake, question).ok_or(Fault::NoRoute)?;
             intake.matched(prefix);
-            let Guards { counts, fleet_size, .. } = &env.worker.guards;
+            let Guards { counts, fleet, .. } = &env.worker.guards;
             let peer = &client_side.peer;
             let context = FilterContext {
                 intake: &intake,
@@ -193,7 +193,7 @@ async fn put<N: Network, D: Downstream>(
                 scheme: peer.scheme,
                 proof: peer.proof(),
                 counts,
-                fleet_size,
+                fleet,
                 tokens: None,
                 logins: None,
                 https_port: 0,

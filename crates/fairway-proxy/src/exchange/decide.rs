@@ -23,7 +23,7 @@ pub(super) fn decide<'a, N: Network>(
     if !env.rule().steps().geo.is_empty() {
         env.worker.locate(env.rule().steps().geo, client.address, buffers);
     }
-    let Guards { counts, fleet_size, tokens, logins, .. } = &env.worker.guards;
+    let Guards { counts, fleet, tokens, logins, .. } = &env.worker.guards;
     let (scheme, proof) = (peer.scheme, peer.proof());
     let context = FilterContext {
         intake,
@@ -31,7 +31,7 @@ pub(super) fn decide<'a, N: Network>(
         scheme,
         proof,
         counts,
-        fleet_size,
+        fleet,
         tokens: Some(tokens),
         logins: Some(logins),
         https_port: *https_port,

@@ -22,16 +22,21 @@ pub(super) fn rate<'r>(
     limit: &RateLimit,
     buffers: &Buffers,
 ) -> Verdict<'r> {
-    let FilterContext { counts, client, .. } = context;
+    let FilterContext { counts, fleet, client, .. } = context;
     let interval = limit.per / limit.requests.max(1);
-    let mut rate = Rate { interval, burst: interval.saturating_mul(limit.burst) };
-    if limit.scope == LimitScope::Fleet {
-        rate = rate.shared_by(context.fleet_size.replicas());
-    }
-    let asks = || match counted_identity(&limit.key, buffers) {
-        // The address says nothing about it.
-        Some(identity) => counts.asks((policy, identity), Ipv4Addr::UNSPECIFIED.into(), rate, Instant::now()),
-        None => counts.asks(policy, client.counted(), rate, Instant::now()),
+    let rate = Rate { interval, burst: interval.saturating_mul(limit.burst) };
+    let asks = || {
+        let (identity, now) = (counted_identity(&limit.key, buffers), Instant::now());
+        match (limit.scope, identity) {
+            (LimitScope::Fleet, identity) => {
+                fleet.asks(policy, identity.as_ref(), client.counted(), rate, now)
+            }
+            // The address says nothing about it.
+            (LimitScope::Replica, Some(identity)) => {
+                counts.asks((policy, identity), Ipv4Addr::UNSPECIFIED.into(), rate, now)
+            }
+            (LimitScope::Replica, None) => counts.asks(policy, client.counted(), rate, now),
+        }
     };
     if is_exempt(&limit.exempt, client) || asks() {
         Verdict::Pass

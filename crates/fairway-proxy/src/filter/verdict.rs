@@ -6,7 +6,7 @@ use fairway_net::counts::Counts;
 use fairway_routing::GuardStep;
 
 use crate::fault::Fault;
-use crate::guards::{FleetSize, Logins, Tokens};
+use crate::guards::{FleetLimits, Logins, Tokens};
 use crate::peer::{Proof, Scheme};
 use crate::request::client::Client;
 use crate::request::intake::Intake;
@@ -21,8 +21,8 @@ pub(crate) struct FilterContext<'a> {
     pub(crate) proof: Option<&'a Proof>,
     /// What policies count.
     pub(crate) counts: &'a Arc<Counts>,
-    /// How many replicas share limits of the fleet.
-    pub(crate) fleet_size: &'a FleetSize,
+    /// The limits that replicas share.
+    pub(crate) fleet: &'a FleetLimits,
     /// Which tokens were verified before; none for a question of Fairway's own, which waits for nobody and must not depend on it.
     pub(crate) tokens: Option<&'a Tokens>,
     /// Which sessions were opened before; none as for tokens.

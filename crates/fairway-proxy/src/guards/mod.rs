@@ -1,9 +1,10 @@
-//! What the guards of a worker verify with and remember: passwords, off the workers, tokens, logins, and answers of authentication services.
+//! What the guards of a worker verify with and remember: passwords, off the workers, tokens, logins, answers of authentication services, and
+//! the limits that replicas share.
 //! Bounded, whatever clients claim; it never sees a connection, and never keeps a password, or what could be
 //! computed back to one, or what a request said.
 
 mod documents;
-mod fleet_size;
+mod fleet;
 mod kept;
 mod logins;
 mod logouts;
@@ -13,7 +14,8 @@ mod refreshes;
 mod tokens;
 
 pub(crate) use documents::{Fetch, Found, Shared as SharedDocuments};
-pub use fleet_size::FleetSize;
+pub(crate) use fleet::LeaseFigures;
+pub use fleet::{Borrower, FleetLimits, FleetSize, Message as LeaseMessage, Round as LeaseRound};
 pub(crate) use kept::{Kept, Tag};
 pub(crate) use logins::{Logins, OpenSession, Permit, Purpose};
 pub(crate) use logouts::NotShared;

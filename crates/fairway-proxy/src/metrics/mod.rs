@@ -31,5 +31,5 @@ pub use text::{
     Text, write_buffer_disk, write_circuits, write_cpu, write_failing_checks, write_fleet_size, write_memory,
     write_spread,
 };
-pub(crate) use text::{write_geoip, write_stapling, write_tickets};
+pub(crate) use text::{write_geoip, write_leases, write_stapling, write_tickets};
 pub use totals::{TimeBound, Totals};

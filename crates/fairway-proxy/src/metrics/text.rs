@@ -9,6 +9,7 @@ use fairway_connection::upstream::Circuits;
 
 use crate::attribution::{Attribution, Costs, RequestOutcome};
 use crate::geoip::{DatabaseFigures, FileFigures};
+use crate::guards::LeaseFigures;
 use crate::metrics::histogram::{LENGTH, Observed, SIZE, TIME};
 use crate::metrics::lines::{escape, head, joined, line, single};
 use crate::metrics::process::Traffic;
@@ -222,6 +223,22 @@ pub fn write_circuits(circuits: &Circuits, out: &mut String) {
 /// Writes how many replicas share limits of the fleet.
 pub fn write_fleet_size(replicas: u32, out: &mut String) {
     single(out, "fairway_fleet_replicas", "gauge", "", replicas);
+}
+
+/// Writes how shares of limits of the fleet are lent and borrowed.
+pub(crate) fn write_leases(leases: &LeaseFigures, out: &mut String) {
+    let counters = [
+        ("fairway_fleet_shares_asked_total", "outcome", &leases.asked),
+        ("fairway_fleet_shares_answered_total", "outcome", &leases.answered),
+        ("fairway_fleet_messages_refused_total", "reason", &leases.refused),
+    ];
+    for (name, label, counts) in counters {
+        head(out, name, "counter");
+        for (value, count) in counts {
+            line(out, name, &format!("{label}=\"{value}\""), *count);
+        }
+    }
+    single(out, "fairway_fleet_shares_not_asked_total", "counter", "", leases.dropped);
 }
 
 /// Writes how many bytes of bodies that are held are on disk.

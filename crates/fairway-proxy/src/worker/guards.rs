@@ -11,7 +11,9 @@ use fairway_net::counts::Counts;
 use fairway_token::KeySet;
 use fairway_token::login::Provider;
 
-use crate::guards::{FleetSize, Kept, Logins, Logouts, Passwords, Pool, Refreshes, SharedDocuments, Tokens};
+use crate::guards::{
+    FleetLimits, Kept, Logins, Logouts, Passwords, Pool, Refreshes, SharedDocuments, Tokens,
+};
 use crate::tls::{ClientTrust, SessionTickets};
 
 /// The most memory of an answer of an authentication service that is kept, in bytes.
@@ -21,8 +23,8 @@ const MAX_ANSWER_BYTES: usize = 8 << 10;
 pub(crate) struct Guards {
     /// What policies count, together with the other workers.
     pub(crate) counts: Arc<Counts>,
-    /// Of how many replicas this is one.
-    pub(crate) fleet_size: FleetSize,
+    /// What of that replicas share.
+    pub(crate) fleet: FleetLimits,
     pub(crate) passwords: Passwords,
     pub(crate) trusts: Trusts,
     pub(crate) answers: Kept<Rc<Head>>,
@@ -58,8 +60,7 @@ impl Trusts {
 /// What the guards of all workers share.
 #[derive(Clone)]
 pub(crate) struct SharedGuards {
-    counts: Arc<Counts>,
-    fleet_size: FleetSize,
+    fleet: FleetLimits,
     pool: Arc<Pool>,
     key_sets: SharedDocuments<KeySet>,
     providers: SharedDocuments<Provider>,
@@ -72,8 +73,7 @@ impl SharedGuards {
     /// Of a process with this many workers.
     pub(crate) fn new(workers: usize, tickets: SessionTickets, logouts: Logouts) -> Self {
         Self {
-            counts: Counts::new(),
-            fleet_size: FleetSize::default(),
+            fleet: FleetLimits::default(),
             pool: Pool::new(workers),
             key_sets: SharedDocuments::default(),
             providers: SharedDocuments::default(),
@@ -83,16 +83,16 @@ impl SharedGuards {
         }
     }
 
-    /// The same in a fleet of this size.
-    pub(crate) fn in_fleet(self, fleet_size: FleetSize) -> Self {
-        Self { fleet_size, ..self }
+    /// The same in a fleet.
+    pub(crate) fn in_fleet(self, fleet: FleetLimits) -> Self {
+        Self { fleet, ..self }
     }
 
     /// Those of a worker.
     pub(super) fn of_worker(self) -> Guards {
         Guards {
-            counts: self.counts,
-            fleet_size: self.fleet_size,
+            counts: Arc::clone(self.fleet.counts()),
+            fleet: self.fleet,
             passwords: Passwords::new(self.pool),
             trusts: Trusts::default(),
             answers: Kept::up_to(MAX_ANSWER_BYTES),

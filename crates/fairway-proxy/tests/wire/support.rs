@@ -12,7 +12,7 @@ use fairway_model::{
     VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
-    AccessLogFormat, BufferOptions, DrainOptions, FleetSize, GeoIp, Limits, Logouts, Proxy, ProxyHandle,
+    AccessLogFormat, BufferOptions, DrainOptions, FleetLimits, GeoIp, Limits, Logouts, Proxy, ProxyHandle,
     ProxyOptions, ProxyProtocol, PublishProblem, Publisher, RecorderOptions, SelfSigned, SessionTickets,
     Stapling,
 };
@@ -215,7 +215,7 @@ fn options() -> ProxyOptions {
         tickets: SessionTickets::default(),
         logouts: Logouts::default(),
         geoip: GeoIp::default(),
-        fleet_size: FleetSize::default(),
+        fleet: FleetLimits::default(),
         stapling: Stapling::default(),
         fallback_certificate: SelfSigned {
             chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),

@@ -1,21 +1,23 @@
 //! The source of configuration: which one, what it waits for, and what is served until it has told something.
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fairway_cluster::source::{Client, Cluster};
-use fairway_cluster::{Replicas, follow_replica_count};
+use fairway_cluster::{ReadyReplicas, Replicas, follow_ready_replicas};
 use fairway_control::admin::Readiness;
 use fairway_control::directory::{Directory, News};
 use fairway_control::state::{self, Keeper};
 use fairway_control::{Batch, Freshness, Pipeline};
 use fairway_objects::object::ObjectKey;
-use fairway_proxy::FleetSize;
+use fairway_proxy::{Borrower, FleetLimits, FleetSize};
 
 use super::gate::Gate;
+use super::leases::run_rounds;
 use super::reporting::{Reporting, SharedWithDataPlane};
 use crate::args::{ClusterArgs, RunArgs, Source};
 
@@ -85,15 +87,12 @@ impl Feed {
         let (bindings, tickets, logouts) = (gate.bindings(), gate.tickets(), gate.logouts());
         let shared = SharedWithDataPlane { bindings, tickets, logouts };
         let reporting = Reporting::start(args, &source, pipeline, shared)?;
-        let fleet_size = gate.fleet_size();
+        let fleet = gate.fleet();
         match own_pod(args) {
-            Some(own) => {
-                let size = fleet_size.clone();
-                source.spawn(follow_replica_count(source.client(), own, move |replicas| size.set(replicas)));
-            }
-            None => fleet_size.set(1),
+            Some(own) => share_limits(args, &source, own, &fleet),
+            None => fleet.size().set(1),
         }
-        Ok(Self::Cluster(Arc::new(source), reporting, fleet_size))
+        Ok(Self::Cluster(Arc::new(source), reporting, fleet.size().clone()))
     }
 
     /// Waits for something to serve.
@@ -159,6 +158,25 @@ impl Feed {
                 cluster.stop();
             }
         }
+    }
+}
+
+/// Follows the ready replicas of the fleet, and borrows from them where they answer probes.
+fn share_limits(args: &RunArgs, source: &Cluster, own: ObjectKey, fleet: &FleetLimits) {
+    let probe = args.listen.addresses.probe.first().copied();
+    let (name, limits) = (Arc::clone(&own.name), fleet.clone());
+    let tell = move |ready: ReadyReplicas| {
+        // Before shares are asked for by this number.
+        limits.size().set(ready.count);
+        let at = |(name, ip): (String, IpAddr)| Some((name.into(), SocketAddr::new(ip, probe?.port())));
+        limits.set_members(Arc::clone(&name), ready.others.into_iter().filter_map(at).collect());
+    };
+    let is_ipv4 = probe.is_none_or(|probe| probe.is_ipv4());
+    source.spawn(follow_ready_replicas(source.client(), own, is_ipv4, tell));
+    if probe.is_some()
+        && let Some(borrower) = Borrower::new(fleet.clone())
+    {
+        source.spawn(run_rounds(borrower));
     }
 }
 

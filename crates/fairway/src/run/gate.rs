@@ -14,7 +14,7 @@ use fairway_control::state::Keeper;
 use fairway_control::{Freshness, Propagation, Publication};
 use fairway_model::Config;
 use fairway_proxy::{
-    BindError, CertificateProblem, FleetSize, Logouts, Opening, Proxy, ProxyHandle, ProxyOptions,
+    BindError, CertificateProblem, FleetLimits, Logouts, Opening, Proxy, ProxyHandle, ProxyOptions,
     PublishProblem, Publisher, SessionTickets, StartError, Unbound,
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Gate {
     bound: Arc<BoundAddresses>,
     tickets: SessionTickets,
     logouts: Logouts,
-    fleet_size: FleetSize,
+    fleet: FleetLimits,
     /// Follows the collector of the configuration.
     telemetry: Option<Arc<Telemetry>>,
 }
@@ -60,7 +60,8 @@ struct Serving {
 impl Gate {
     /// Nothing is published yet; clients will resume their sessions by `tickets`.
     pub(super) fn new(tickets: SessionTickets, telemetry: Arc<Telemetry>) -> Self {
-        Self { tickets, telemetry: Some(telemetry), ..Self::default() }
+        let fleet = FleetLimits::new(tickets.clone());
+        Self { tickets, fleet, telemetry: Some(telemetry), ..Self::default() }
     }
 
     /// What clients resume their sessions by.
@@ -73,9 +74,9 @@ impl Gate {
         self.logouts.clone()
     }
 
-    /// How many replicas share limits of the fleet.
-    pub(super) fn fleet_size(&self) -> FleetSize {
-        self.fleet_size.clone()
+    /// The limits that replicas share.
+    pub(super) fn fleet(&self) -> FleetLimits {
+        self.fleet.clone()
     }
 
     /// Keeps what is published on disk too.

@@ -2,8 +2,8 @@
 //! binary that knows how they are started, fed and stopped.
 //!
 //! [`feed`] starts the source and [`reporting`] what writes back to the cluster, [`gate`] stands between pipeline and data
-//! plane, [`mod@dashboard`] gives the pages for people their content, [`mod@telemetry`] a collector what it gets, [`mod@location`] says where
-//! all this is, [`upgrade`] takes the place of a running process and gives it to the next one, [`signals`] says when to stop, [`notify`]
+//! plane, [`mod@dashboard`] gives the pages for people their content, [`mod@telemetry`] a collector what it gets, [`leases`] asks
+//! other replicas for their shares of limits, [`mod@location`] says where all this is, [`upgrade`] takes the place of a running process and gives it to the next one, [`signals`] says when to stop, [`notify`]
 //! tells systemd, and [`last_words`] says what the stop cost.
 
 mod bound;
@@ -11,6 +11,7 @@ mod dashboard;
 mod feed;
 mod gate;
 mod last_words;
+mod leases;
 mod location;
 mod notify;
 mod reporting;
@@ -132,7 +133,7 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed, tel
     let (for_readiness, for_adopted, for_metrics) = (gate.clone(), gate.clone(), gate.clone());
     let (waiting, told) = (feed.condition(), feed.condition());
     let exported = telemetry.counts();
-    let bindings = gate.bindings();
+    let (bindings, fleet) = (gate.bindings(), gate.fleet());
     let identity = identity(args);
     let labels: Arc<str> = identity.labels().into();
     Pages {
@@ -141,6 +142,7 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed, tel
         healthz: args.listen.healthz.into(),
         adopted: Box::new(move || for_adopted.adopted()),
         bound: Box::new(move |address| bindings.has(address)),
+        answer_replica: Box::new(move |message| fleet.answer(message)),
         identity,
         metrics: Box::new(move || {
             let (handle, labels) = (for_metrics.handle(), labels.clone());
@@ -200,7 +202,7 @@ fn options(args: &RunArgs, gate: &Gate, traced: Traced<'_>) -> Result<ProxyOptio
         tickets: gate.tickets(),
         logouts: gate.logouts(),
         geoip: GeoIp::watch(&args.geoip.geoip).context("watching the files of --geoip")?,
-        fleet_size: gate.fleet_size(),
+        fleet: gate.fleet(),
         stapling: Stapling::new(move |address| refusal(address, &external).map_or(Ok(()), Err)),
         fallback_certificate: self_signed()?,
         return_memory: allocator::return_memory,

@@ -33,9 +33,18 @@ impl Group {
 
     /// Logins of a host: no ticket is one, and no login of another host, object or purpose.
     pub(crate) fn login(purpose: &str, identity: &[u8], host: &str) -> Self {
+        Self::labelled(b"fairway login v1", &[purpose.as_bytes(), identity, host.as_bytes()])
+    }
+
+    /// Messages about shares of limits: asks for the replica `lender`, or its answers.
+    pub(crate) fn lease(purpose: &str, lender: &str) -> Self {
+        Self::labelled(b"fairway lease v1", &[purpose.as_bytes(), lender.as_bytes()])
+    }
+
+    fn labelled(label: &[u8], parts: &[&[u8]]) -> Self {
         let mut digest = Context::new(&SHA256);
-        digest.update(b"fairway login v1");
-        for part in [purpose.as_bytes(), identity, host.as_bytes()] {
+        digest.update(label);
+        for part in parts {
             digest.update(&(part.len() as u64).to_be_bytes());
             digest.update(part);
         }

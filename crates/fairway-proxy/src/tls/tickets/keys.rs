@@ -86,6 +86,18 @@ impl SessionTickets {
         self.0.read().longest()
     }
 
+    /// Encrypts for one other replica what this one says at `wall`, in seconds since 1970; `None` where they share no key.
+    pub(crate) fn seal_shared(&self, group: Group, wall: u64, message: &[u8]) -> Option<Vec<u8>> {
+        let now = Moment { wall, ..now() };
+        self.0.current(now.instant).seal_shared(group, now, message)
+    }
+
+    /// Opens what [`seal_shared`](Self::seal_shared) made for the group, and says when that was by the other clock.
+    pub(crate) fn open_shared(&self, group: Group, sealed: &[u8]) -> Option<(u64, Vec<u8>)> {
+        let now = Instant::now().into_std();
+        self.0.current(now).open_shared(group, now, sealed)
+    }
+
     /// The name of the secret that replicas share now, one byte; `None` where they share none.
     pub(crate) fn shared_name(&self) -> Option<u8> {
         let now = Instant::now().into_std();

@@ -206,6 +206,21 @@ impl Ring {
         (age <= 2 * self.rotation).then_some((opened.session, is_old))
     }
 
+    /// Encrypts what one replica says to another; `None` where they share no key that changes.
+    pub(super) fn seal_shared(&self, group: Group, now: Moment, message: &[u8]) -> Option<Vec<u8>> {
+        match self.changing(now.instant) {
+            Encrypting::Shared(key) => key.key.seal(group, now.wall, message),
+            Encrypting::Fixed(_) | Encrypting::Own(_) | Encrypting::None => None,
+        }
+    }
+
+    /// When another replica said it, by its clock, and what.
+    pub(super) fn open_shared(&self, group: Group, now: Instant, sealed: &[u8]) -> Option<(u64, Vec<u8>)> {
+        let is_named = |key: &&RingKey| now < key.expires && key.key.is_named_in(sealed);
+        let opened = self.shared.iter().find(is_named)?.key.open(group, sealed)?;
+        Some((opened.made, opened.session))
+    }
+
     /// The name of the secret that replicas share and that encrypts tickets now; `None` where only this process has one.
     pub(super) fn shared_name(&self, now: Instant) -> Option<u8> {
         match self.encrypting(now) {
