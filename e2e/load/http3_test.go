@@ -170,8 +170,9 @@ func TestAStatelessResetHasAGETSentAgainAndAPOSTFail(t *testing.T) {
 		}
 		echoed(w, r)
 	})
-	// One who only waits sends nothing that could be answered with a reset: the third one goes on.
-	plan.Clients, plan.Sharing, plan.PostEvery = 3, 3, 2
+	// A client that only waits sends nothing that a reset could answer. Two wait here; of the others, a busy machine may let
+	// the server acknowledge a request and forget it, but not one of each.
+	plan.Clients, plan.Sharing, plan.PostEvery = 12, 12, 2
 	stream := Start(plan)
 	defer stream.Stop()
 	if err := stream.AwaitRequests(t.Context(), 20); err != nil {
@@ -188,7 +189,7 @@ func TestAStatelessResetHasAGETSentAgainAndAPOSTFail(t *testing.T) {
 	}
 	got := stream.Stop()
 	counts := got.Counts
-	if lost := counts.Repeated + counts.Failed[Reset]; lost < 2 || lost > 3 || counts.OK+counts.Failed[Reset] != counts.Requests {
+	if lost := counts.Repeated + counts.Failed[Reset]; lost < 2 || lost > plan.Clients || counts.OK+counts.Failed[Reset] != counts.Requests {
 		t.Fatalf("%+v", counts)
 	}
 	for _, event := range got.Repeats {
