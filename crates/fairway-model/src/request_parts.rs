@@ -10,7 +10,7 @@ use crate::{GeoField, Template, TemplatePart};
 const MAX_PARTS: usize = 16;
 
 /// The parts without a name of their own.
-const PLAIN: [(&str, TemplatePart); 15] = [
+const PLAIN: [(&str, TemplatePart); 16] = [
     ("client.address", TemplatePart::Address),
     ("basic.user", TemplatePart::BasicUser),
     ("request.authority", TemplatePart::HttpHost),
@@ -26,6 +26,7 @@ const PLAIN: [(&str, TemplatePart); 15] = [
     ("request.scheme", TemplatePart::Scheme),
     ("request.time", TemplatePart::Now),
     ("request.uri", TemplatePart::RequestUri),
+    ("tls.sni", TemplatePart::ServerName),
 ];
 
 /// Makes a part of the name behind its dot.

@@ -48,6 +48,8 @@ pub enum TemplatePart {
     Protocol,
     /// The port on which the client asked, once trust is settled.
     Port,
+    /// The name (SNI) that the client asked for in the handshake of its connection; empty without TLS and without a name.
+    ServerName,
     /// `X-Request-ID`, sent by the client or generated.
     RequestId,
     /// Seconds since 1970, with milliseconds.
@@ -76,6 +78,12 @@ impl Template {
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self(vec![TemplatePart::Text(text.into())])
+    }
+
+    /// Whether it needs [`TemplatePart::ServerName`].
+    #[must_use]
+    pub fn reads_server_name(&self) -> bool {
+        self.0.contains(&TemplatePart::ServerName)
     }
 
     /// What it asks of databases of addresses.
@@ -107,6 +115,7 @@ impl fmt::Display for Template {
             TemplatePart::Argument(name) => write!(f, "$arg_{name}"),
             TemplatePart::Protocol => f.write_str("$server_protocol"),
             TemplatePart::Port => f.write_str("$server_port"),
+            TemplatePart::ServerName => f.write_str("$ssl_server_name"),
             TemplatePart::RequestId => f.write_str("$req_id"),
             TemplatePart::Now => f.write_str("$msec"),
             TemplatePart::Geo(field) => write!(f, "${}", field.name()),

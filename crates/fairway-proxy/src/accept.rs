@@ -377,12 +377,8 @@ fn greet_over_tls<N: Network>(
             let peer = StreamPeer { _place: place, ..caller.of_stream(listener, name()) };
             return Box::pin(stream::serve(open, peer, stream, Vec::new())).await;
         }
-        let chosen_by = match chosen {
-            Chosen::Alone => None,
-            Chosen::InHandshake | Chosen::BeforeHandshake => {
-                Some(ChosenBy { port, name: name().unwrap_or_default() })
-            }
-        };
+        let keeps_name = chosen != Chosen::Alone || open.adopted().snapshot().reads_server_names();
+        let chosen_by = keeps_name.then(|| ChosenBy { port, name: name().unwrap_or_default() });
         let noted = note(&open, client_port, Some(stream.get_ref().1));
         let facts = Facts::of(proof, noted, chosen_by, place, trust);
         let peer = Peer { listener, scheme: Scheme::Https, client, sender, facts };

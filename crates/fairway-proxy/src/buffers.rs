@@ -120,6 +120,8 @@ pub(crate) struct Written {
     pub(crate) identity: Identity,
     /// What databases say of the client's address, as far as it was asked. Boxed, as few configurations ask.
     pub(crate) location: Option<Box<Location>>,
+    /// The name that the client asked for in its handshake, where the rule reads it.
+    pub(crate) server_name: Vec<u8>,
     /// Fields of the endpoint's answer as they came, for the access log.
     pub(crate) received: Head,
     /// Attempts whose response the client did not get.
@@ -176,6 +178,7 @@ static NOTHING: Written = Written {
     value: Vec::new(),
     identity: Identity::NONE,
     location: None,
+    server_name: Vec::new(),
     received: Head::new(),
     failed_attempts: Vec::new(),
     attempt_began: Micros::ZERO,
@@ -219,8 +222,9 @@ impl Forms {
     /// The same forms, for another request.
     pub(crate) fn copy(&mut self, other: &Self) {
         let Some(other) = &other.0 else { return };
-        let Written { origin, normalised, decoded, target, host, location, .. } = self.write();
+        let Written { origin, normalised, decoded, target, host, location, server_name, .. } = self.write();
         location.clone_from(&other.location);
+        server_name.clone_from(&other.server_name);
         origin.clone_from(&other.origin);
         normalised.clone_from(&other.normalised);
         decoded.clone_from(&other.decoded);
@@ -324,10 +328,21 @@ impl Forms {
             session_token,
             login_cookies,
             value,
+            server_name,
             ..
         } = &mut **written;
-        for bytes in [origin, normalised, decoded, target, host, cookies, session_token, login_cookies, value]
-        {
+        for bytes in [
+            origin,
+            normalised,
+            decoded,
+            target,
+            host,
+            cookies,
+            session_token,
+            login_cookies,
+            value,
+            server_name,
+        ] {
             bytes.clear();
             bytes.shrink_to(most);
         }
@@ -345,11 +360,22 @@ impl Forms {
             session_token,
             login_cookies,
             value,
+            server_name,
             ..
         } = &**written;
-        let capacities =
-            [origin, normalised, decoded, target, host, cookies, session_token, login_cookies, value]
-                .map(Vec::capacity);
+        let capacities = [
+            origin,
+            normalised,
+            decoded,
+            target,
+            host,
+            cookies,
+            session_token,
+            login_cookies,
+            value,
+            server_name,
+        ]
+        .map(Vec::capacity);
         let attempts = written.failed_attempts.capacity() * size_of::<FailedAttempt>();
         let location = written.location.as_ref().map_or(0, |location| location.kept_bytes());
         size_of::<Written>()
@@ -364,6 +390,7 @@ impl Written {
     #[inline]
     fn forget_client(&mut self) {
         self.identity = Identity::NONE;
+        self.server_name.clear();
         if let Some(location) = &mut self.location {
             location.clear();
         }

@@ -41,7 +41,7 @@ pub(crate) struct Facts {
     proof: Option<Box<Proof>>,
     /// What the access log shows, where its format asked for it when the connection began.
     noted: Option<Noted>,
-    /// What the listener was chosen by, where there was a choice.
+    /// What the listener was chosen by, where there was a choice or a rule reads the name.
     chosen_by: Option<ChosenBy>,
     /// By which its listener verified clients when it began, where it did.
     trust: Option<Arc<ClientTrust>>,
@@ -107,6 +107,11 @@ impl Peer {
     #[inline]
     pub(crate) fn chosen_by_other_than(&self, host: &str) -> Option<&ChosenBy> {
         self.facts.as_ref()?.chosen_by.as_ref().filter(|by| *by.name != *host)
+    }
+
+    /// The name that the client asked for in its handshake, lower case; empty where it is not known, see [`Facts::chosen_by`].
+    pub(crate) fn server_name(&self) -> &str {
+        self.facts.as_ref().and_then(|facts| facts.chosen_by.as_ref()).map_or("", |by| &by.name)
     }
 
     /// What the access log shows of the connection, as far as it was noted.

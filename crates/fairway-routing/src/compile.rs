@@ -9,6 +9,7 @@ use imbl::ordmap::DiffItem;
 use crate::host::CompiledHost;
 use crate::ports::{Http3Rules, Ports};
 use crate::problem::Problem;
+use crate::rule::CompiledRule;
 use crate::snapshot::Snapshot;
 
 /// A snapshot, and what in its configuration could not be compiled.
@@ -109,6 +110,7 @@ impl Snapshot {
                         continue;
                     }
                     let host = CompiledHost::compiled(model, &mut self.slots);
+                    self.reads_server_names |= host.rules().iter().any(CompiledRule::reads_server_name);
                     self.replace_host(key, Some(Arc::new(host)));
                 }
             }

@@ -123,6 +123,12 @@ impl CompiledRule {
         shares.chain([&*self.steps]).flat_map(Steps::rewrites).any(CompiledRewrite::reads_on)
     }
 
+    /// Whether a header of its requests or responses, or of one of its shares, has the name of the handshake.
+    pub(crate) fn reads_server_name(&self) -> bool {
+        let reads = |rule: &Self| rule.steps.reads_server_name;
+        reads(self) || self.targets.rules().any(reads)
+    }
+
     /// The form of the path that the host's rules are written for.
     #[must_use]
     pub fn path_form(&self) -> PathForm {

@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub(crate) slots: Slots,
     /// The hosts with something that could not be compiled.
     pub(crate) flawed: OrdMap<HostKey, Arc<CompiledHost>>,
+    /// Whether a rule of this snapshot or of an earlier one reads the name of the handshake.
+    pub(crate) reads_server_names: bool,
 }
 
 impl Snapshot {
@@ -41,6 +43,14 @@ impl Snapshot {
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Whether connections must remember the name (SNI) that their client asked for. It stays so once a rule has needed the name:
+    /// to find out that none does any more would cost a look at all of them.
+    #[inline]
+    #[must_use]
+    pub fn reads_server_names(&self) -> bool {
+        self.reads_server_names
     }
 
     /// The id of a route table that a host or a listener names.

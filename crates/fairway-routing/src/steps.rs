@@ -50,6 +50,8 @@ pub struct Steps<R> {
     pub bounds: AnswerBounds,
     /// What guards and headers have of databases of addresses.
     pub geo: GeoFields,
+    /// Whether a header has the name that the client asked for in its handshake.
+    pub reads_server_name: bool,
     /// Whether the access log has no line for the exchange.
     pub unlogged: bool,
     /// How the exchange is traced; as the listener says where there is nothing.
@@ -340,6 +342,7 @@ impl<R> Default for Steps<R> {
             },
             bounds: AnswerBounds::default(),
             geo: GeoFields::NONE,
+            reads_server_name: false,
             unlogged: false,
             tracing: None,
         }
@@ -371,10 +374,12 @@ impl<R> Steps<R> {
             guards,
             bounds: phases.bounds,
             geo: GeoFields::NONE,
+            reads_server_name: false,
             unlogged: phases.unlogged,
             tracing: phases.tracing.clone(),
         };
-        Ok(Self { geo: steps.geo_fields(), ..steps })
+        let reads_server_name = steps.written_headers().any(|header| header.value.reads_server_name());
+        Ok(Self { geo: steps.geo_fields(), reads_server_name, ..steps })
     }
 
     /// What guards, and the headers of requests and answers, have of databases of addresses.
@@ -383,13 +388,18 @@ impl<R> Steps<R> {
             GuardStep::Authorize(check) => Some(check.geo_fields()),
             _ => None,
         });
-        let on_answers = self.answers.edits.iter().filter_map(|step| match step {
-            AnswerStep::Fields(fields) => Some(fields),
+        let of_headers: GeoFields =
+            self.written_headers().flat_map(|header| header.value.geo_fields()).collect();
+        asked.fold(of_headers, GeoFields::and)
+    }
+
+    /// The headers that are set in requests and responses.
+    fn written_headers(&self) -> impl Iterator<Item = &FieldTemplate> {
+        let of_responses = self.answers.edits.iter().filter_map(|step| match step {
+            AnswerStep::Fields(headers) => Some(headers),
             _ => None,
         });
-        let fields = self.forwarding.fields.iter().chain(on_answers).flat_map(|fields| fields.iter());
-        let of_headers: GeoFields = fields.flat_map(|field| field.value.geo_fields()).collect();
-        asked.fold(of_headers, GeoFields::and)
+        self.forwarding.fields.iter().chain(of_responses).flat_map(|headers| headers.iter())
     }
 
     /// The steps of a share's rule, with what those of the whole rule add to requests and answers and no phase of the share's says.

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
+use fairway_testkit::certificates::{Authority, tls_secret_yaml, trusting_anything};
+use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Manifests, service_with_endpoints};
 use fairway_testkit::wait::{PATIENCE, eventually, free_port};
 use fairway_testkit::{Answer, Backend, Client, Fairway, RawResponse, Request};
@@ -92,6 +94,44 @@ async fn headers_have_parts_of_the_request_and_the_backend_cannot_undo_them() {
     site.ask("/", &sent).await;
     let other = site.backend.requests().pop().unwrap();
     assert_eq!(other.header("X-Client"), Some("forged"), "a rule without the filter changes nothing");
+}
+
+#[tokio::test]
+async fn headers_have_the_name_that_the_client_asked_for_in_its_handshake() {
+    let site = Site::new(&["named"]).await;
+    let port = free_port();
+    let leaf = Authority::new("edge").leaf(&["*.test"]);
+    site.manifests.put("secret.yaml", tls_secret_yaml("a", "edge", &leaf.chain_pem, &leaf.key_pem));
+    site.manifests.put(
+        "tls.yaml",
+        format!(
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: secure, namespace: a}}\n\
+             spec:\n  gatewayClassName: fairway\n  listeners:\n  - name: https\n    port: {port}\n    protocol: HTTPS\n    \
+             tls: {{certificateRefs: [{{name: edge}}]}}\n---\n\
+             apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: secure, namespace: a}}\n\
+             spec:\n  parentRefs: [{{name: secure}}, {{name: edge}}]\n  hostnames: [a.test]\n  rules:\n  \
+             - backendRefs: [{{name: web, port: 80}}]\n    filters: [{{type: ExtensionRef, \
+             extensionRef: {{group: fairway.dev, kind: HTTPRouteFilter, name: named}}}}]\n"
+        ),
+    );
+    site.filter("named", "  requestHeaders: {set: [{name: X-Name, value: \"{tls.sni}\"}]}\n");
+    let _fairway = site.run().await;
+    let at = SocketAddr::from(([127, 0, 0, 1], port));
+    let seen = |backend: &Backend| backend.requests().pop().unwrap().header("X-Name").map(str::to_owned);
+    let forged = || Request::get("a.test", "/").header("X-Name", "forged");
+    let offers = [
+        (TlsOffer::new(trusting_anything(), "A.test"), Some("a.test")),
+        (TlsOffer::new(trusting_anything(), "a.test").without_sni(), None),
+    ];
+    for (offer, name) in offers {
+        let mut client = Client::connect_tls(at, &offer).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(client.exchange(&forged()).await.unwrap().status, 200);
+            assert_eq!(seen(&site.backend).as_deref(), name);
+        }
+    }
+    assert_eq!(site.ask("/", &[("X-Name", "forged")]).await.status, 200);
+    assert_eq!(seen(&site.backend), None, "there is no handshake without TLS");
 }
 
 #[tokio::test]

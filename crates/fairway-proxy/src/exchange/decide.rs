@@ -23,6 +23,11 @@ pub(super) fn decide<'a, N: Network>(
     if !env.rule().steps().geo.is_empty() {
         env.worker.locate(env.rule().steps().geo, client.address, buffers);
     }
+    if env.rule().steps().reads_server_name {
+        let server_name = &mut buffers.forms.write().server_name;
+        server_name.clear();
+        server_name.extend_from_slice(peer.server_name().as_bytes());
+    }
     let Guards { counts, fleet, tokens, logins, .. } = &env.worker.guards;
     let (scheme, proof) = (peer.scheme, peer.proof());
     let context = FilterContext {

@@ -77,6 +77,7 @@ fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mu
             Version::Http3 => b"HTTP/3.0",
         }),
         TemplatePart::Port => show(text, client.port),
+        TemplatePart::ServerName => text.extend_from_slice(&buffers.forms.read().server_name),
         TemplatePart::Now => {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             show(text, format_args!("{}.{:03}", now.as_secs(), now.subsec_millis()));

@@ -150,8 +150,9 @@ fn peer_of<N: Network>(open: &Open<N>, client: &Client<N>, quic: &mut Connection
     let streams = max_streams(adopted.clients(chosen.listener).streams);
     quic.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(streams));
     let is_chosen = adopted.listening().port(client.port).is_none_or(|port| port.chosen != Chosen::Alone);
+    let keeps_name = is_chosen || adopted.snapshot().reads_server_names();
     let name = chosen.name.take().unwrap_or_default();
-    let chosen_by = is_chosen.then_some(ChosenBy { port: client.port, name });
+    let chosen_by = keeps_name.then_some(ChosenBy { port: client.port, name });
     let number = open.log.next_connection();
     let noted = number.map(|number| Noted { number, port: client.address.port(), tls: Some(agreed) });
     let facts = Facts::of(proof, noted, chosen_by, chosen.place, chosen.trust);
