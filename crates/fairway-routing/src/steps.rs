@@ -393,13 +393,16 @@ impl<R> Steps<R> {
         asked.fold(of_headers, GeoFields::and)
     }
 
-    /// The headers that are set in requests and responses.
+    /// The headers that are set in requests and responses, also where that depends on conditions.
     fn written_headers(&self) -> impl Iterator<Item = &FieldTemplate> {
         let of_responses = self.answers.edits.iter().filter_map(|step| match step {
-            AnswerStep::Fields(headers) => Some(headers),
+            AnswerStep::Fields(headers) => Some(&**headers),
+            AnswerStep::Chosen(chosen) => Some(&*chosen.of.fields),
             _ => None,
         });
-        self.forwarding.fields.iter().chain(of_responses).flat_map(|headers| headers.iter())
+        let of_requests = self.forwarding.fields.as_deref().into_iter();
+        let chosen = self.forwarding.chosen.iter().map(|chosen| &*chosen.of.fields);
+        of_requests.chain(chosen).chain(of_responses).flatten()
     }
 
     /// The steps of a share's rule, with what those of the whole rule add to requests and answers and no phase of the share's says.

@@ -7,6 +7,7 @@ use std::process::Command;
 use fairway_testkit::certificates::{Authority, tls_secret_yaml, trusting_anything};
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Manifests, service_with_endpoints};
+use fairway_testkit::mmdb::{Mmdb, country};
 use fairway_testkit::wait::{PATIENCE, eventually, free_port};
 use fairway_testkit::{Answer, Backend, Client, Fairway, RawResponse, Request};
 
@@ -59,7 +60,11 @@ impl Site {
 
     /// Of two workers, the second may still answer by what was before when the first one knows of a change.
     async fn run(&self) -> Fairway {
-        let flags = ["--gateway-address", "127.0.0.1", "--workers", "1"];
+        self.run_with(&[]).await
+    }
+
+    async fn run_with(&self, more: &[&str]) -> Fairway {
+        let flags = [&["--gateway-address", "127.0.0.1", "--workers", "1"], more].concat();
         Fairway::ready(Path::new(BINARY), self.manifests.path(), &flags).await
     }
 
@@ -132,6 +137,26 @@ async fn headers_have_the_name_that_the_client_asked_for_in_its_handshake() {
     }
     assert_eq!(site.ask("/", &[("X-Name", "forged")]).await.status, 200);
     assert_eq!(seen(&site.backend), None, "there is no handshake without TLS");
+}
+
+#[tokio::test]
+async fn headers_have_what_a_database_says_of_the_client() {
+    let site = Site::new(&["located"]).await;
+    site.filter(
+        "located",
+        "  requestHeaders: {set: [{name: X-Country, value: \"{geo.country-code}\"}]}\n  \
+         responseHeaders: {set: [{name: X-Country-Name, value: \"{geo.country-name}\"}]}\n",
+    );
+    let database = tempfile::NamedTempFile::new().unwrap();
+    let countries = Mmdb::new("GeoLite2-Country", 1).with("203.0.113.0/24", &country("DE", "Germany"));
+    std::fs::write(database.path(), countries.bytes()).unwrap();
+    let database = database.path().display().to_string();
+    let _fairway = site.run_with(&["--geoip", &database, "--trusted-forwarders", "127.0.0.0/8"]).await;
+    for (client, code, name) in [("203.0.113.9", Some("DE"), Some("Germany")), ("192.0.2.1", None, None)] {
+        let response = site.ask("/located", &[("X-Forwarded-For", client), ("X-Country", "forged")]).await;
+        assert_eq!((response.status, response.header("X-Country-Name")), (200, name), "{client}");
+        assert_eq!(site.backend.requests().pop().unwrap().header("X-Country"), code, "{client}");
+    }
 }
 
 #[tokio::test]
